@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"multiedge/bench/contender"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 	"multiedge/internal/lab"
@@ -79,6 +81,7 @@ func (v *EdgeVariant) Does(test string) bool {
 type entrant struct {
 	name string
 	run  func(ctx context.Context, p Plan) (*report.Row, error) // of one size
+	gone bool                                                   // it failed
 }
 
 // UsualRegions are those of a comparison unless others are asked for: one that caches hold, and one that none holds.
@@ -115,102 +118,78 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 			err = errors.Join(err, cl.Close())
 		}
 	}()
-	var entrants []entrant
-	var hosts *Cluster
-	for _, v := range c.Edge {
-		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded,
-			Driver: v.Driver}
-		spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
-		spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone)
-		cl := clusters[key]
-		if cl == nil {
-			if cl, err = NewCluster(ctx, spec); err != nil {
-				return err
+	return kit.Try(func() {
+		var entrants []*entrant
+		var hosts *Cluster
+		for _, v := range c.Edge {
+			spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded,
+				Driver: v.Driver}
+			spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
+			spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone)
+			if clusters[key] == nil {
+				clusters[key] = kit.Get(NewCluster(ctx, spec))
 			}
-			clusters[key] = cl
+			hosts = cmp.Or(hosts, clusters[key])
+			entrants = append(entrants, c.edge(clusters[key], v))
 		}
 		if hosts == nil {
-			hosts = cl
+			kit.Fail("a comparison needs at least one variant of edge")
 		}
-		entrants = append(entrants, c.edge(cl, v))
-	}
-	if hosts == nil {
-		return errors.New("a comparison needs at least one variant of edge")
-	}
-	for _, o := range c.Others {
-		entrants = append(entrants, c.other(hosts, o))
-	}
-	return c.rounds(ctx, entrants)
+		for _, o := range c.Others {
+			entrants = append(entrants, c.other(hosts, o))
+		}
+		step := 0
+		for _, region := range c.regions() {
+			for i, size := range c.sizes() {
+				p := c.Plan
+				p.Sizes, p.Region = []int{size}, region
+				if i == 0 {
+					for _, r := range FirstTouch(p.region()) {
+						c.Row(r)
+					}
+				}
+				c.turns(ctx, p, entrants, &step)
+			}
+		}
+	})
 }
 
-func (c *Comparison) rounds(ctx context.Context, entrants []entrant) error {
-	out := map[string]bool{}
-	step := 0
-	for _, region := range c.regions() {
-		for i, size := range c.sizes() {
-			p := c.Plan
-			p.Sizes, p.Region = []int{size}, region
-			if i == 0 {
-				rows, err := FirstTouch(p.region())
-				if err != nil {
-					return err
-				}
-				for _, r := range rows {
-					c.Row(r)
-				}
-			}
-			if err := c.turns(ctx, p, entrants, out, &step); err != nil {
-				return err
-			}
+// turns does all rounds of one size. Where the limit on pinned memory leaves edge a smaller region, the others have no
+// larger one.
+func (c *Comparison) turns(ctx context.Context, p Plan, entrants []*entrant, step *int) {
+	inTurns(c.Rounds, entrants, func(round int, e *entrant) {
+		c.Show(*step, fmt.Sprintf("round %d: %s, %s over %s, region %s", round, p.Test, report.Bytes(p.Sizes[0]),
+			e.name, report.Bytes(p.region())))
+		*step++
+		if e.gone {
+			return
 		}
-	}
-	return nil
-}
-
-// turns does all rounds of one size. Contenders that failed are in out. Where the limit on pinned memory leaves edge a
-// smaller region, the others have no larger one.
-func (c *Comparison) turns(ctx context.Context, p Plan, entrants []entrant, out map[string]bool, step *int) error {
-	for round := 1; round <= c.Rounds; round++ {
-		for i := range entrants {
-			e := entrants[(i+round-1)%len(entrants)]
-			c.Show(*step, fmt.Sprintf("round %d: %s, %s over %s, region %s", round, p.Test, report.Bytes(p.Sizes[0]),
-				e.name, report.Bytes(p.region())))
-			*step++
-			if out[e.name] {
-				continue
-			}
-			row, err := e.run(ctx, p)
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case err != nil && row != nil && row.Transport == report.TransportEdge:
-				return fmt.Errorf("%s: %w", e.name, err)
-			case errors.Is(err, lab.ErrCongestion):
-				return err
-			case err != nil:
-				out[e.name] = true
-				c.Note(fmt.Sprintf("%s is left out: %v", e.name, err))
-				continue
-			}
-			if row.Transport == report.TransportEdge {
-				p.Region = min(p.region(), row.RegionBytes)
-			}
-			row.Round = round
-			c.Row(row)
+		row, err := e.run(ctx, p)
+		kit.Check(ctx.Err())
+		switch {
+		case err != nil && row != nil && row.Transport == report.TransportEdge:
+			kit.Fail("%s: %w", e.name, err)
+		case errors.Is(err, lab.ErrCongestion):
+			kit.Check(err)
+		case err != nil:
+			e.gone = true
+			c.Note(fmt.Sprintf("%s is left out: %v", e.name, err))
+			return
+		case row.Transport == report.TransportEdge:
+			p.Region = min(p.region(), row.RegionBytes)
 		}
-	}
-	return nil
+		row.Round = round
+		c.Row(row)
+	})
 }
 
 // edge returns the entrant of a variant of the edge transport: a series of its own for each run.
-func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
+func (c *Comparison) edge(cl *Cluster, v EdgeVariant) *entrant {
 	proto := report.Row{Transport: report.TransportEdge, Setup: report.Setup{Variant: v.Name}}
-	return entrant{proto.Contender(), func(ctx context.Context, p Plan) (*report.Row, error) {
+	return &entrant{name: proto.Contender(), run: func(ctx context.Context, p Plan) (*report.Row, error) {
 		row := &report.Row{Transport: report.TransportEdge}
 		p.ByteStream, p.Registered, p.Copied = v.Stream, v.Region, v.Copied
-		if v.Test != "" {
-			p.Test = v.Test
-		}
+		p.Test = cmp.Or(v.Test, p.Test)
 		specs, region, err := Concat(p)
 		if err != nil {
 			return row, err
@@ -232,11 +211,10 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 }
 
 // other returns the entrant of another transport, between the same hosts.
-func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
+func (c *Comparison) other(cl *Cluster, o contender.Contender) *entrant {
 	proto := report.Row{Transport: o.Name(), Setup: report.Setup{Variant: o.Variant()}}
-	return entrant{proto.Contender(), func(ctx context.Context, p Plan) (*report.Row, error) {
-		row, err := cl.other(ctx, o, &contender.Job{Test: standIn(p.Test), Size: p.Sizes[0], Duration: p.Duration,
-			Warmup: warmup(p.Duration), Region: p.region()})
+	return &entrant{name: proto.Contender(), run: func(ctx context.Context, p Plan) (*report.Row, error) {
+		row, err := cl.other(ctx, o, standIn(p.Test), p.Sizes[0], p.Duration, p.region())
 		if row != nil {
 			row.Test = p.Test
 		}
@@ -244,11 +222,12 @@ func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
 	}}
 }
 
-// other has another transport do a job between the first two hosts.
-func (c *Cluster) other(ctx context.Context, o contender.Contender, j *contender.Job) (*report.Row, error) {
-	j.MTU, j.Self = cmp.Or(c.spec.Lab.MTU, 9000), c.spec.Self
-	j.Hosts, j.CPUs = [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)}, [2][]int{c.CPUs(0), c.CPUs(1)}
-	row, err := o.Run(ctx, j)
+// other has another transport do a test between the first two hosts.
+func (c *Cluster) other(ctx context.Context, o contender.Contender, test string, size int, d time.Duration,
+	region int) (*report.Row, error) {
+	row, err := o.Run(ctx, &contender.Job{Test: test, Size: size, Duration: d, Warmup: warmup(d), Region: region,
+		MTU: cmp.Or(c.spec.Lab.MTU, 9000), Self: c.spec.Self, Hosts: [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)},
+		CPUs: [2][]int{c.CPUs(0), c.CPUs(1)}})
 	if row != nil {
 		c.complete(row)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"multiedge/bench/contender"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 	"multiedge/internal/lab"
@@ -68,21 +69,23 @@ func (d *Demonstration) Spec() ClusterSpec {
 }
 
 // demoEntrant measures all sizes of a test.
-type demoEntrant func(ctx context.Context, test string, round int) error
+type demoEntrant func(ctx context.Context, test string, round int)
 
 // Run runs the demonstration on hosts that are removed afterwards. It calls begin with the hosts before the first
 // measurement.
 func (d *Demonstration) Run(ctx context.Context, begin func(*Cluster)) error {
 	spec := d.Spec()
 	d.began, d.fits = time.Now(), map[string]int{}
-	return withCluster(ctx, spec, func(checked *Cluster) error {
-		begin(checked)
-		spec.Security, spec.Checksum = config.Plaintext, "header"
-		return withCluster(ctx, spec, func(plain *Cluster) error { return d.rounds(ctx, checked, plain) })
+	return kit.Try(func() {
+		withCluster(ctx, spec, func(checked *Cluster) {
+			begin(checked)
+			spec.Security, spec.Checksum = config.Plaintext, "header"
+			withCluster(ctx, spec, func(plain *Cluster) { d.rounds(ctx, checked, plain) })
+		})
 	})
 }
 
-func (d *Demonstration) rounds(ctx context.Context, checked, plain *Cluster) error {
+func (d *Demonstration) rounds(ctx context.Context, checked, plain *Cluster) {
 	entrants := []demoEntrant{
 		d.edge(checked, d.Security+demoChecked, true), d.edge(plain, demoPlain, false),
 		d.other(checked, contender.TCP{}), d.other(checked, contender.Raw{Kind: linkdrv.KindUDP}),
@@ -95,21 +98,18 @@ func (d *Demonstration) rounds(ctx context.Context, checked, plain *Cluster) err
 					d.Total(d.step)
 					d.Note(fmt.Sprintf("round %d ended early, in %s: measuring took %s already", round, test,
 						time.Since(d.began).Round(time.Second)))
-					return nil
+					return
 				}
-				if err := entrants[(i+round-1)%len(entrants)](ctx, test, round); err != nil {
-					return err
-				}
+				entrants[(i+round-1)%len(entrants)](ctx, test, round)
 			}
 		}
 		if now := time.Since(d.began); round < d.Rounds && now+(now-start) > d.Budget {
 			d.Total(d.step)
 			d.Note(fmt.Sprintf("%d of %d rounds were measured: one more would take %s here", round, d.Rounds,
 				(now - start).Round(time.Second)))
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // region is how much memory every contender has in a test.
@@ -128,12 +128,9 @@ func (d *Demonstration) show(test, what string, size int) {
 
 // edge returns the entrant of a variant of edge.
 func (d *Demonstration) edge(c *Cluster, variant string, integrity bool) demoEntrant {
-	return func(ctx context.Context, test string, round int) error {
-		specs, region, err := Concat(Plan{Test: test, Sizes: d.Sizes, Duration: d.Each, Integrity: integrity,
-			Seed: uint64(round), Region: d.region(test)})
-		if err != nil {
-			return err
-		}
+	return func(ctx context.Context, test string, round int) {
+		specs, region := kit.Get2(Concat(Plan{Test: test, Sizes: d.Sizes, Duration: d.Each, Integrity: integrity,
+			Seed: uint64(round), Region: d.region(test)}))
 		done := 0
 		next := func() {
 			if done < len(specs) {
@@ -142,7 +139,7 @@ func (d *Demonstration) edge(c *Cluster, variant string, integrity bool) demoEnt
 			done++
 		}
 		next()
-		return c.Run(ctx, Series{Specs: specs, Region: region, Fit: true, Profile: integrity, Sink: func(e Event) {
+		kit.Check(c.Run(ctx, Series{Specs: specs, Region: region, Fit: true, Profile: integrity, Sink: func(e Event) {
 			switch {
 			case e.Note != "":
 				d.Note(e.Note)
@@ -152,25 +149,22 @@ func (d *Demonstration) edge(c *Cluster, variant string, integrity bool) demoEnt
 				d.Row(e.Row)
 				next()
 			}
-		}})
+		}}))
 	}
 }
 
 // other returns the entrant of another transport between the same hosts.
 func (d *Demonstration) other(c *Cluster, o contender.Contender) demoEntrant {
 	gone := false
-	return func(ctx context.Context, test string, round int) error {
+	return func(ctx context.Context, test string, round int) {
 		for _, size := range d.Sizes {
 			d.show(test, o.Name()+" "+o.Variant(), size)
 			if gone {
 				continue
 			}
-			row, err := c.other(ctx, o, &contender.Job{Test: test, Size: size, Duration: d.Each,
-				Warmup: warmup(d.Each), Region: d.region(test)})
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case err != nil: // edge is what is demonstrated
+			row, err := c.other(ctx, o, test, size, d.Each, d.region(test))
+			kit.Check(ctx.Err())
+			if err != nil { // edge is what is demonstrated
 				gone = true
 				d.Note(fmt.Sprintf("%s is left out: %v", o.Name(), err))
 				continue
@@ -178,6 +172,5 @@ func (d *Demonstration) other(c *Cluster, o contender.Contender) demoEntrant {
 			row.Round = round
 			d.Row(row)
 		}
-		return nil
 	}
 }

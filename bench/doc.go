@@ -9,7 +9,7 @@
 //	figure     the paper's figures, and the page with all of them
 //
 // This package joins them: a Plan becomes the measurements of a series (plan.go) between hosts of a Cluster, where
-// clients and servers run as processes of their own (worker.go); compare.go, sweep.go and demo.go are the runs that
-// need more than one series. Packages kit and cli are shared with the programs that break (faults, hostile) and that
-// study (scale, notify, handles, eager, ondemand, xlate).
+// clients and servers run as processes of their own (worker.go); compare.go, cluster.go (sweeps) and demo.go are the
+// runs that need more than one series. Packages kit and cli are shared with the programs that break (faults, hostile)
+// and that study (scale, notify, handles, eager, ondemand, xlate).
 package bench

@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"multiedge/bench/bytestream"
+	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/edge"
 	"multiedge/internal/mono"
@@ -131,3 +134,25 @@ func place(ctx context.Context, size int, state string, each time.Duration) (_ [
 
 // leastPlaced is how many runs of a size are placed at least.
 const leastPlaced = 32
+
+// FirstTouch writes to all of new memory once, and once again: what touching regions before the clock starts keeps out
+// of every other row. The first row has a page fault for each page, which on a virtual machine the hypervisor may have
+// to serve as well; the second has none. It ends by kit.Check if there is no memory.
+func FirstTouch(region int) (rows []*report.Row) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	m := kit.Get(bytestream.Untouched(region))
+	defer bytestream.Free(m)
+	for _, which := range []string{"first", "again"} {
+		before, start := proc.Thread(), mono.Now()
+		bytestream.Touch(m)
+		seconds := mono.Now().Sub(start).Seconds()
+		rows = append(rows, &report.Row{
+			Test: report.FirstTouch, Transport: report.TransportMemory, Setup: report.Setup{Variant: which},
+			MessageBytes: region, RegionBytes: region, QueueDepth: 1, Operations: 1, Bytes: uint64(region),
+			Seconds: seconds, Throughput: float64(region) / seconds, OperationsPerSecond: 1 / seconds,
+			Disturbance: report.Disturbance{PageFaults: proc.Thread().Since(before).Faults},
+		})
+	}
+	return rows
+}

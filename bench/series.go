@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/profile"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/edge"
@@ -30,29 +31,23 @@ func (c *Cluster) Run(ctx context.Context, s Series) error {
 
 // series is Run with the client's job.
 func (c *Cluster) series(ctx context.Context, job *Job, s Series) error {
-	server, err := c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs)
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	defer server.Stop()
-	if err := server.AwaitStarted(ctx); err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	server.Drain() // series it reports are our own
-	client, err := c.worker(0, job, s.Specs)
-	if err != nil {
-		return fmt.Errorf("client: %w", err)
-	}
-	defer client.Stop()
-	if s.Profile {
-		p := c.startProfile(client, server, &s)
-		defer p.close()
-	}
-	return c.follow(ctx, client, server, s)
+	return kit.Try(func() {
+		server := c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs)
+		defer server.Stop()
+		kit.Checkf(server.AwaitStarted(ctx), "server")
+		server.Drain() // series it reports are our own
+		client := c.worker(0, job, s.Specs)
+		defer client.Stop()
+		if s.Profile {
+			p := c.startProfile(client, server, &s)
+			defer p.close()
+		}
+		kit.Check(c.follow(ctx, client, server, s))
+	})
 }
 
 // worker starts a job in a host, with the transport this cluster uses.
-func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*kit.Process, error) {
+func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) *kit.Process {
 	j.Transport = Transport{Wait: c.spec.Poll}
 	for i := range specs {
 		j.Transport.Depth = max(j.Transport.Depth, specs[i].Depth)
@@ -116,5 +111,54 @@ func (c *Cluster) complete(r *report.Row) {
 		r.Cores = report.CoresPinned
 	default:
 		r.Cores = report.CoresFree
+	}
+}
+
+// breakdown adds to the rows of a series what the processor time of both ends went to.
+type breakdown struct {
+	profiler *profile.Profiler // nil: not allowed
+	pids     [2]struct{ process, daemon int }
+	embedded bool
+}
+
+// startProfile begins to sample and puts itself between the series's events and its sink. Where sampling is refused it
+// says so once, and the rows keep what the kernel accounts for each process.
+func (c *Cluster) startProfile(client, server *kit.Process, s *Series) *breakdown {
+	b := &breakdown{embedded: c.spec.Embedded}
+	sink := s.Sink
+	var err error
+	if b.profiler, err = profile.New(); err != nil {
+		sink(Event{Note: "processor time is split by process and mode only: " + err.Error()})
+		return b
+	}
+	for i, worker := range []*kit.Process{client, server} {
+		b.pids[i].process = worker.Pid()
+		if !b.embedded {
+			b.pids[i].daemon = c.Daemon(i).Pid()
+		}
+	}
+	s.Sink = func(e Event) {
+		switch {
+		case e.Begin:
+			b.profiler.Reset()
+		case e.Row != nil:
+			b.fill(e.Row)
+		}
+		sink(e)
+	}
+	return b
+}
+
+// fill sets the breakdown of both ends of a row.
+func (b *breakdown) fill(r *report.Row) {
+	samples := b.profiler.Take()
+	for i, end := range []*report.End{&r.CPU.Client, &r.CPU.Server} {
+		end.Breakdown = profile.Split(*end, samples[b.pids[i].process], samples[b.pids[i].daemon], b.embedded)
+	}
+}
+
+func (b *breakdown) close() {
+	if b.profiler != nil {
+		b.profiler.Close()
 	}
 }

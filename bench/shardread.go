@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
@@ -23,52 +24,34 @@ type shardReading struct {
 }
 
 // readShards reads, waits and reads again.
-func (c *Cluster) readShards(ctx context.Context, w *crowd, d time.Duration) (*report.Row, error) {
-	before, err := c.readAll(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.pass(ctx, d); err != nil {
-		return nil, err
-	}
-	after, err := c.readAll(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	return after.since(before), nil
+func (c *Cluster) readShards(ctx context.Context, w *crowd, d time.Duration) *report.Row {
+	before := c.readAll(ctx, w)
+	w.pass(ctx, d)
+	after := c.readAll(ctx, w)
+	return after.since(before)
 }
 
-func (c *Cluster) readAll(ctx context.Context, w *crowd) (*shardReading, error) {
+func (c *Cluster) readAll(ctx context.Context, w *crowd) *shardReading {
 	r := &shardReading{at: time.Now(), busy: report.BusySeconds()}
 	for host := range r.status {
-		if err := c.ask(ctx, host, "status", &r.status[host]); err != nil {
-			return nil, err
-		}
-		if err := c.ask(ctx, host, "link", &r.links[host]); err != nil {
-			return nil, err
-		}
+		c.ask(ctx, host, "status", &r.status[host])
+		c.ask(ctx, host, "link", &r.links[host])
 	}
 	for i, k := range w.children {
 		host := 1 // servers come first
 		if i >= len(w.children)/2 {
 			host = 0
 		}
-		used, err := proc.Of(k.Pid())
-		if err != nil {
-			return nil, err
-		}
+		used := kit.Get(proc.Of(k.Pid()))
 		r.used[host] = r.used[host].Add(used)
 	}
-	return r, nil
+	return r
 }
 
 // ask gets one part of the status of a host's daemon.
-func (c *Cluster) ask(ctx context.Context, host int, what string, into any) error {
-	body, err := ipc.Ask(ctx, c.Socket(host), ipc.Message{Kind: ipc.KindStatus, What: what})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, into)
+func (c *Cluster) ask(ctx context.Context, host int, what string, into any) {
+	body := kit.Get(ipc.Ask(ctx, c.Socket(host), ipc.Message{Kind: ipc.KindStatus, What: what}))
+	kit.Check(json.Unmarshal(body, into))
 }
 
 // hosts names the ends of ShardLoad.

@@ -47,64 +47,44 @@ const settle = 200 * time.Millisecond
 // Run measures everything once in each round. Each round begins with another setup, and has hosts of its own for each.
 func (w *ShardSweep) Run(ctx context.Context) error {
 	step := 0
-	for round := range w.Rounds {
-		for i := range w.Setups {
-			spec, setup := w.Cluster, w.Setups[(i+round)%len(w.Setups)]
+	return kit.Try(func() {
+		inTurns(w.Rounds, w.Setups, func(_ int, setup ShardSetup) {
+			spec := w.Cluster
 			spec.Shards, spec.Receivers = setup.Shards, setup.Receivers
-			err := withCluster(ctx, spec, func(c *Cluster) error {
+			withCluster(ctx, spec, func(c *Cluster) {
 				for _, test := range w.Tests {
 					for _, pairs := range w.Pairs {
-						w.Show(step, fmt.Sprintf("%v, %d connections, %s", setup, pairs, test))
+						what := fmt.Sprintf("%v, %d connections, %s", setup, pairs, test)
+						w.Show(step, what)
 						step++
-						row, err := w.measure(ctx, c, test, pairs)
-						if err != nil {
-							return fmt.Errorf("%v, %d connections, %s: %w", setup, pairs, test, err)
-						}
-						w.Row(row)
+						kit.Doing(func() { w.Row(w.measure(ctx, c, test, pairs)) }, "%s", what)
 					}
 				}
-				return nil
 			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+		})
+	})
 }
 
 // measure runs so many pairs.
-func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs int) (*report.Row, error) {
+func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs int) *report.Row {
 	p := w.Plan
 	p.Test = test
-	specs, err := p.Specs()
-	if err != nil {
-		return nil, err
-	}
-	spec := specs[0]
+	spec := kit.Get(p.Specs())[0]
 	spec.Depth = max(spec.Depth/pairs, leastDepth)
 	spec.Batch = min(spec.Batch, spec.Depth)
 	spec.Count, spec.Duration = 0, p.Duration+10*pairsTime // ended when all is measured
-	specs = []workload.Spec{spec}
 	region := max(p.region()/pairs, 2*spec.Size+64<<10)
 
 	crowd := &crowd{failed: make(chan error, 2*pairs), began: make(chan struct{}, pairs)}
 	defer crowd.stop()
-	if err := crowd.start(ctx, c, pairs, region, specs); err != nil {
-		return nil, err
-	}
-	if err := crowd.wait(ctx, pairs); err != nil {
-		return nil, err
-	}
-	row, err := c.readShards(ctx, crowd, p.Duration)
-	if err != nil {
-		return nil, err
-	}
+	crowd.start(ctx, c, pairs, region, []workload.Spec{spec})
+	crowd.wait(ctx, pairs)
+	row := c.readShards(ctx, crowd, p.Duration)
 	row.Test, row.MessageBytes, row.Bidirectional, row.QueueDepth, row.RegionBytes = test, spec.Size,
 		test == report.TwoWay, spec.Depth*pairs, region
 	row.Connections = pairs
 	c.finishShards(row)
-	return row, nil
+	return row
 }
 
 // crowd are the processes of a measurement.
@@ -115,32 +95,21 @@ type crowd struct {
 }
 
 // start starts the servers and, when they are there, the clients.
-func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs []workload.Spec) error {
+func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs []workload.Spec) {
 	service := func(i int) string { return fmt.Sprint("pair-", i) }
 	for i := range pairs {
-		server, err := c.worker(1, &Job{Server: true, Region: region, Service: service(i)}, specs)
-		if err != nil {
-			return fmt.Errorf("server: %w", err)
-		}
-		w.add(server)
-		if err := server.AwaitStarted(ctx); err != nil {
-			return fmt.Errorf("server: %w", err)
-		}
+		server := c.worker(1, &Job{Server: true, Region: region, Service: service(i)}, specs)
+		w.children = append(w.children, server)
+		kit.Checkf(server.AwaitStarted(ctx), "server")
 		go w.follow("server", server)
 	}
 	for i := range pairs {
-		client, err := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs},
+		client := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs},
 			specs)
-		if err != nil {
-			return fmt.Errorf("client: %w", err)
-		}
-		w.add(client)
+		w.children = append(w.children, client)
 		go w.follow("client", client)
 	}
-	return nil
 }
-
-func (w *crowd) add(k *kit.Process) { w.children = append(w.children, k) }
 
 // follow reads what a process reports until it ends.
 func (w *crowd) follow(what string, k *kit.Process) {
@@ -165,31 +134,33 @@ func (w *crowd) fail(err error) {
 }
 
 // wait returns when every client has begun and the settling time is over.
-func (w *crowd) wait(ctx context.Context, clients int) error {
+func (w *crowd) wait(ctx context.Context, clients int) {
 	late := time.After(2 * pairsTime)
 	for range clients {
 		select {
 		case <-w.began:
 		case err := <-w.failed:
-			return err
+			kit.Check(err)
 		case <-ctx.Done():
-			return ctx.Err()
+			kit.Check(ctx.Err())
+			return
 		case <-late:
-			return fmt.Errorf("not all of %d connections came up within %v", clients, 2*pairsTime)
+			kit.Fail("not all of %d connections came up within %v", clients, 2*pairsTime)
 		}
 	}
-	return w.pass(ctx, settle)
+	w.pass(ctx, settle)
 }
 
 // pass lets time pass in which nothing may fail.
-func (w *crowd) pass(ctx context.Context, d time.Duration) error {
+func (w *crowd) pass(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
-		return nil
+		return
 	case err := <-w.failed:
-		return err
+		kit.Check(err)
 	case <-ctx.Done():
-		return ctx.Err()
+		kit.Check(ctx.Err())
+		return
 	}
 }
 

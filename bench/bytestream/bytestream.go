@@ -5,9 +5,9 @@ package bytestream
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/mono"
 )
@@ -36,12 +36,14 @@ func NewEndOn(size int, source, target []byte, write, read func(off, n int) (int
 	return &End{size: max(size, 1), source: source, target: target, write: write, read: read}
 }
 
-// put writes n bytes of the source at off, get reads into the target.
-func (e *End) put(off, n int) (int, error) {
+// put writes the message of the source at off, get reads up to n bytes into the target, getAll a message. They end by
+// kit.Check, but for get at the end of the stream.
+func (e *End) put(off int) {
 	if e.write != nil {
-		return e.write(off, n)
+		kit.Get(e.write(off, e.size))
+	} else {
+		kit.Get(e.Conn.Write(e.source[off : off+e.size]))
 	}
-	return e.Conn.Write(e.source[off : off+n])
 }
 
 func (e *End) get(off, n int) (int, error) {
@@ -49,6 +51,15 @@ func (e *End) get(off, n int) (int, error) {
 		return e.read(off, n)
 	}
 	return e.Conn.Read(e.target[off : off+n])
+}
+
+func (e *End) getAll(off int) error {
+	if e.read != nil {
+		_, err := e.read(off, e.size)
+		return err
+	}
+	_, err := io.ReadFull(e.Conn, e.target[off:off+e.size])
+	return err
 }
 
 // NewEnd returns an end for messages of size bytes with memory of region bytes, to be closed. It has no connection yet.
@@ -68,14 +79,6 @@ func NewEnd(size, region int, writes, reads bool) (*End, error) {
 	return e, nil
 }
 
-// getAll reads a message.
-func (e *End) getAll(off int) (int, error) {
-	if e.read != nil {
-		return e.read(off, e.size)
-	}
-	return io.ReadFull(e.Conn, e.target[off:off+e.size])
-}
-
 // Close closes the connection, if there is one, and gives the memory back. Nothing may use the end any more.
 func (e *End) Close() {
 	if e.Conn != nil {
@@ -91,29 +94,24 @@ func (e *End) Close() {
 const mostRead = 1 << 20
 
 // Send writes messages, one at least, until the time is over, then waits until the peer, in Receive, has everything. It
-// returns how many it wrote.
-func (e *End) Send(stop mono.Time) (messages uint64, err error) {
+// returns how many it wrote. It ends by kit.Check if that fails, as do Receive, Ping and Pong.
+func (e *End) Send(stop mono.Time) (messages uint64) {
 	for off := 0; messages == 0 || mono.Now() < stop; off = e.next(off) {
-		if _, err := e.put(off, e.size); err != nil {
-			return messages, err
-		}
+		e.put(off)
 		messages++
 	}
-	if err := e.Conn.CloseWrite(); err != nil {
-		return messages, err
-	}
+	kit.Check(e.Conn.CloseWrite())
 	var b [8]byte
-	if _, err := io.ReadFull(e.Conn, b[:]); err != nil {
-		return messages, fmt.Errorf("the receiver did not confirm the end: %w", err)
-	}
+	_, err := io.ReadFull(e.Conn, b[:])
+	kit.Checkf(err, "the receiver did not confirm the end")
 	if sent, received := messages*uint64(e.size), binary.LittleEndian.Uint64(b[:]); sent != received {
-		return messages, fmt.Errorf("%d bytes were sent and %d received", sent, received)
+		kit.Fail("%d bytes were sent and %d received", sent, received)
 	}
-	return messages, nil
+	return messages
 }
 
 // Receive reads into successive places until the stream ends, and tells the sender how much that was.
-func (e *End) Receive() error {
+func (e *End) Receive() {
 	received := uint64(0)
 	for off := 0; ; {
 		n, err := e.get(off, min(mostRead, len(e.target)-off))
@@ -121,47 +119,40 @@ func (e *End) Receive() error {
 		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
-		if err != nil {
-			return err
-		}
+		kit.Check(err)
 		if off += n; off == len(e.target) {
 			off = 0
 		}
 	}
-	_, err := e.Conn.Write(binary.LittleEndian.AppendUint64(nil, received))
-	return err
+	kit.Get(e.Conn.Write(binary.LittleEndian.AppendUint64(nil, received)))
 }
 
 // Ping writes a message, reads one, and so on, once at least, until the time is over. lat gets the round trips. It
 // returns how many there were.
-func (e *End) Ping(stop mono.Time, lat *report.Recorder) (messages uint64, err error) {
-	defer func() { err = errors.Join(err, e.Conn.CloseWrite()) }()
-	for now, off := mono.Now(), 0; messages == 0 || now < stop; off = e.next(off) {
-		if _, err := e.put(off, e.size); err != nil {
-			return messages, err
+func (e *End) Ping(stop mono.Time, lat *report.Recorder) (messages uint64) {
+	err := kit.Try(func() {
+		for now, off := mono.Now(), 0; messages == 0 || now < stop; off = e.next(off) {
+			e.put(off)
+			kit.Check(e.getAll(off))
+			t := mono.Now()
+			lat.Record(t.Sub(now))
+			now = t
+			messages++
 		}
-		if _, err := e.getAll(off); err != nil {
-			return messages, err
-		}
-		t := mono.Now()
-		lat.Record(t.Sub(now))
-		now = t
-		messages++
-	}
-	return messages, nil
+	})
+	kit.Check(errors.Join(err, e.Conn.CloseWrite()))
+	return messages
 }
 
 // Pong answers each message of Ping with one of the same size. It returns how many there were.
-func (e *End) Pong() (messages uint64, err error) {
+func (e *End) Pong() (messages uint64) {
 	for off := 0; ; off = e.next(off) {
-		if _, err := e.getAll(off); err == io.EOF {
-			return messages, nil
-		} else if err != nil {
-			return messages, err
+		err := e.getAll(off)
+		if err == io.EOF {
+			return messages
 		}
-		if _, err := e.put(off, e.size); err != nil {
-			return messages, err
-		}
+		kit.Check(err)
+		e.put(off)
 		messages++
 	}
 }

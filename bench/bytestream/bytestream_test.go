@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/mono"
 )
@@ -43,8 +44,8 @@ func TestSendAndReceive(t *testing.T) {
 	for _, size := range []int{1, 4096, 100_001} {
 		a, b := ends(t, size)
 		received := make(chan error, 1)
-		go func() { received <- b.Receive() }()
-		n, err := a.Send(mono.Now().Add(briefly))
+		go func() { received <- kit.Try(b.Receive) }()
+		n, err := kit.Outcome(func() uint64 { return a.Send(mono.Now().Add(briefly)) })
 		must(t, err)
 		must(t, <-received)
 		if n == 0 {
@@ -58,14 +59,14 @@ func TestPingAndPong(t *testing.T) {
 		a, b := ends(t, size)
 		answered := make(chan uint64, 1)
 		go func() {
-			n, err := b.Pong()
+			n, err := kit.Outcome(b.Pong)
 			if err != nil {
 				t.Error(err)
 			}
 			answered <- n
 		}()
 		lat := report.NewRecorder()
-		n, err := a.Ping(mono.Now().Add(briefly), lat)
+		n, err := kit.Outcome(func() uint64 { return a.Ping(mono.Now().Add(briefly), lat) })
 		must(t, err)
 		if m := <-answered; n == 0 || n != m || n != lat.Count() {
 			t.Errorf("%d messages, %d answers, %d round trips", n, m, lat.Count())
@@ -78,9 +79,10 @@ func TestBytesThatAreMissingAreFound(t *testing.T) {
 	a, b := ends(t, 1000)
 	go func() {
 		io.ReadFull(b.Conn, make([]byte, 1)) // which Receive does not count
-		b.Receive()
+		_ = kit.Try(b.Receive)
 	}()
-	if n, err := a.Send(mono.Now().Add(briefly)); err == nil || !strings.Contains(err.Error(), "received") {
+	n, err := kit.Outcome(func() uint64 { return a.Send(mono.Now().Add(briefly)) })
+	if err == nil || !strings.Contains(err.Error(), "received") {
 		t.Errorf("%d messages, a byte of which was lost: %v", n, err)
 	}
 }
@@ -91,7 +93,7 @@ func TestPongWantsWholeMessages(t *testing.T) {
 	_, err := a.Conn.Write(make([]byte, 1999))
 	must(t, err)
 	must(t, a.Conn.CloseWrite())
-	if n, err := b.Pong(); n != 1 || err != io.ErrUnexpectedEOF {
+	if n, err := kit.Outcome(b.Pong); err != io.ErrUnexpectedEOF {
 		t.Errorf("%d messages, %v", n, err)
 	}
 }

@@ -10,13 +10,14 @@
 package contender
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
@@ -78,20 +79,22 @@ func finish(r *report.Row) *report.Row {
 }
 
 // watch runs fn, which sets row.CPU, and notes what else this machine's processors did meanwhile.
-func watch(row *report.Row, fn func() error) error {
+func watch(row *report.Row, fn func()) {
 	busy, stolen, before := report.BusySeconds(), report.StolenSeconds(), proc.Self()
-	err := fn()
+	fn()
 	row.StolenCPU, row.Switches = report.StolenSeconds()-stolen, proc.Self().Since(before).Involuntary
 	row.OtherCPU = max(0, report.BusySeconds()-busy-row.CPU.Total)
-	return err
 }
 
-// phases are the durations for which a job's work is done: once to warm up, then for what counts.
-func (j *Job) phases() []time.Duration {
-	if j.Warmup > 0 {
-		return []time.Duration{j.Warmup, j.Duration}
+// phases has a job's work done: once to warm up, then for what counts.
+func (j *Job) phases(do func(*Job)) {
+	for _, d := range []time.Duration{j.Warmup, j.Duration} {
+		if d > 0 {
+			phase := *j
+			phase.Duration = d
+			do(&phase)
+		}
 	}
-	return []time.Duration{j.Duration}
 }
 
 // usage is what an end has used.
@@ -100,32 +103,28 @@ type usage struct {
 	calls uint64 // of the kernel, that carry bytes or give way
 }
 
-// onThread runs fn on a thread of its own that is bound to processors, and returns what it used. The thread ends with
-// fn, so nobody inherits the binding.
-func onThread(cpus []int, fn func() error) (usage, error) {
-	type result struct {
-		use usage
-		err error
-	}
-	done := make(chan result)
+// onThread runs fn, which may end by kit.Check, on a thread of its own that is bound to processors, and returns what it
+// used. The thread ends with fn, so nobody inherits the binding.
+func onThread(cpus []int, fn func()) (use usage, err error) {
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
-		if len(cpus) > 0 {
-			var set unix.CPUSet
-			for _, c := range cpus {
-				set.Set(c)
+		err = kit.Try(func() {
+			if len(cpus) > 0 {
+				var set unix.CPUSet
+				for _, c := range cpus {
+					set.Set(c)
+				}
+				kit.Checkf(unix.SchedSetaffinity(0, &set), "binding to processors %v", cpus)
 			}
-			if err := unix.SchedSetaffinity(0, &set); err != nil {
-				done <- result{err: fmt.Errorf("binding to processors %v: %w", cpus, err)}
-				return
-			}
-		}
-		before := proc.Thread()
-		err := fn()
-		done <- result{usage{Usage: proc.Thread().Since(before)}, err}
+			before := proc.Thread()
+			fn()
+			use.Usage = proc.Thread().Since(before)
+		})
 	}()
-	r := <-done
-	return r.use, r.err
+	<-done
+	return use, err
 }
 
 // add is what two threads of one end have used.
@@ -144,16 +143,14 @@ func account(r *report.Row, client, server usage) {
 }
 
 // pair runs the client's and the server's part, and returns what each used.
-func pair(j *Job, client, server func() error) (c, s usage, err error) {
+func pair(j *Job, client, server func()) (c, s usage) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
 		s, err = onThread(j.CPUs[1], server)
 		done <- err
 	}()
-	c, err = onThread(j.CPUs[0], client)
-	if e := <-done; err == nil {
-		err = e
-	}
-	return c, s, err
+	c, err := onThread(j.CPUs[0], client)
+	kit.Check(cmp.Or(err, <-done))
+	return c, s
 }

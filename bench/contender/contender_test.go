@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 	"multiedge/linkdrv"
@@ -96,15 +97,13 @@ func TestRawCalls(t *testing.T) {
 		kind    string
 		receive uint64 // calls for a frame
 	}{{linkdrv.KindRing, 0}, {linkdrv.KindMmsg, 1}} {
-		nodes, err := rawNodes(testJob(t, lab.Spec{Links: 1, MTU: 1500}, report.OneWay, 8), Raw{Kind: c.kind})
-		for _, n := range nodes {
-			defer n.close()
-		}
-		if err != nil {
+		a, b := &rawNode{}, &rawNode{}
+		defer a.close()
+		defer b.close()
+		job := testJob(t, lab.Spec{Links: 1, MTU: 1500}, report.OneWay, 8)
+		if err := kit.Try(func() { Raw{Kind: c.kind}.join(job, [2]*rawNode{a, b}) }); err != nil {
 			t.Fatal(err)
 		}
-		a, b := nodes[0], nodes[1]
-		a.peer, b.peer = b, a
 		expect := func(what string, atA, atB uint64, do func()) {
 			t.Helper()
 			before := rawCounts(a, b)

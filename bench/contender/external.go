@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 	"multiedge/linkdrv"
@@ -60,45 +62,37 @@ type external struct {
 const grace = 15 * time.Second
 
 // run runs both programs in a job's hosts and returns what the client wrote and what the two used.
-func (x *external) run(ctx context.Context, j *Job) (string, report.CPU, error) {
+func (x *external) run(ctx context.Context, j *Job) (string, report.CPU) {
 	ctx, cancel := context.WithTimeout(ctx, j.Duration+grace)
 	defer cancel()
-	server, err := startIn(j, 1, x.server, x.env, nil)
-	if err != nil {
-		return "", report.CPU{}, err
-	}
+	server := startIn(j, 1, x.server, x.env, nil)
 	defer server.end()
-	if err := x.listening(ctx, j); err != nil {
-		return "", report.CPU{}, fmt.Errorf("%s: %w", x.server[0], err)
-	}
+	kit.Doing(func() { x.listening(ctx, j) }, "%s", x.server[0])
 	var out bytes.Buffer
-	client, err := startIn(j, 0, x.client, x.env, &out)
-	if err != nil {
-		return "", report.CPU{}, err
-	}
+	client := startIn(j, 0, x.client, x.env, &out)
 	defer client.end()
 	select {
 	case <-client.done:
 	case <-ctx.Done():
-		return "", report.CPU{}, fmt.Errorf("%s: %w", x.client[0], ctx.Err())
+		kit.Fail("%s: %w", x.client[0], ctx.Err())
 	}
 	if client.err != nil {
-		return "", report.CPU{}, fmt.Errorf("%s: %w: %s", x.client[0], client.err,
+		kit.Fail("%s: %w: %s", x.client[0], client.err,
 			lastLine(client.errs.String()+out.String()))
 	}
 	server.end()
-	return out.String(), report.Ends(client.used(), server.used()), nil
+	return out.String(), report.Ends(client.used(), server.used())
 }
 
 // listening waits until the server accepts connections, by looking whether its port is taken.
-func (x *external) listening(ctx context.Context, j *Job) error {
+func (x *external) listening(ctx context.Context, j *Job) {
 	for {
 		if taken(j.Hosts[1], x.port) {
-			return nil
+			return
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("does not listen")
+			kit.Fail("does not listen")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -129,7 +123,7 @@ type program struct {
 
 // startIn starts argv in a host, by way of this program's hidden subcommand, which binds itself to the host's
 // processors first.
-func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) (*program, error) {
+func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) *program {
 	if len(j.Self) > 0 {
 		argv = append(append(append([]string{}, j.Self...), enterCommand), argv...)
 	}
@@ -142,15 +136,12 @@ func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) (*program,
 	if out != nil {
 		p.cmd.Stdout = out
 	}
-	var err error
-	if p.proc, err = j.Hosts[host].Start(p.cmd); err != nil {
-		return nil, err
-	}
+	p.proc = kit.Get(j.Hosts[host].Start(p.cmd))
 	go func() {
 		p.err = p.proc.Wait()
 		close(p.done)
 	}()
-	return p, nil
+	return p
 }
 
 // end makes sure that the program has ended: it may do so by itself, for a moment.
@@ -192,4 +183,27 @@ func numbers(line string) []float64 {
 		}
 	}
 	return v
+}
+
+// enterCommand is the hidden subcommand of edgebench that calls Enter.
+const enterCommand = "lab-enter"
+
+// Enter replaces this process by the program argv, with a /sys of its own that shows the network namespace it is in:
+// UCX and libfabric look for interfaces there. It returns only on failure.
+func Enter(argv []string) error {
+	runtime.LockOSThread()
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mounting /sys: %w", err)
+	}
+	return syscall.Exec(path, argv, os.Environ())
 }

@@ -20,62 +20,53 @@ type flow struct {
 }
 
 // newFlow makes the memory of a stream on which from sends to to.
-func newFlow(j *Job, from, to *lab.Host) (*flow, error) {
+func newFlow(j *Job, from, to *lab.Host) *flow {
 	echo := j.Test == report.PingPong
 	f := &flow{}
-	var err error
-	if f.from, err = bytestream.NewEnd(j.Size, j.Region, true, echo); err == nil {
-		f.to, err = bytestream.NewEnd(j.Size, j.Region, echo, true)
-	}
+	err := kit.Try(func() {
+		f.from = kit.Get(bytestream.NewEnd(j.Size, j.Region, true, echo))
+		f.to = kit.Get(bytestream.NewEnd(j.Size, j.Region, echo, true))
+	})
 	if err != nil {
 		f.close()
-		return nil, err
 	}
-	return f, nil
+	kit.Check(err)
+	return f
 }
 
 // connect connects the ends, or just two sockets where there are none. With noDelay, TCP does not hold back a short
 // message.
-func (f *flow) connect(from, to *lab.Host, noDelay bool) error {
-	return kit.Try(func() {
-		listener := kit.Get(newSocket(to))
-		defer listener.Close()
-		kit.Check(unix.Bind(listener.fd, &unix.SockaddrInet4{Addr: to.IP(0).As4()}))
-		kit.Check(unix.Listen(listener.fd, 1))
-		client := kit.Get(newSocket(from))
-		f.sockets = append(f.sockets, client)
-		kit.Check(unix.Connect(client.fd, kit.Get(unix.Getsockname(listener.fd))))
-		fd, _ := kit.Get2(unix.Accept4(listener.fd, unix.SOCK_CLOEXEC))
-		server := &socket{fd: fd}
-		f.sockets = append(f.sockets, server)
-		if f.from != nil {
-			f.from.Conn, f.to.Conn = client, server
-		}
-		if noDelay {
-			kit.Check(unix.SetsockoptInt(client.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-			kit.Check(unix.SetsockoptInt(server.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-		}
-	})
+func (f *flow) connect(from, to *lab.Host, noDelay bool) {
+	listener := newSocket(to)
+	defer listener.Close()
+	kit.Check(unix.Bind(listener.fd, &unix.SockaddrInet4{Addr: to.IP(0).As4()}))
+	kit.Check(unix.Listen(listener.fd, 1))
+	client := newSocket(from)
+	f.sockets = append(f.sockets, client)
+	kit.Check(unix.Connect(client.fd, kit.Get(unix.Getsockname(listener.fd))))
+	fd, _ := kit.Get2(unix.Accept4(listener.fd, unix.SOCK_CLOEXEC))
+	server := &socket{fd: fd}
+	f.sockets = append(f.sockets, server)
+	if f.from != nil {
+		f.from.Conn, f.to.Conn = client, server
+	}
+	if noDelay {
+		kit.Check(unix.SetsockoptInt(client.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+		kit.Check(unix.SetsockoptInt(server.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	}
 }
 
 // confirm confirms the congestion control of both sockets.
-func (f *flow) confirm(o Over, row *report.Row) error {
+func (f *flow) confirm(o Over, row *report.Row) {
 	for _, s := range f.sockets {
-		name, err := s.congestion()
-		if err == nil {
-			err = o.confirm(row, name)
-		}
-		if err != nil {
-			return err
-		}
+		name, err := unix.GetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		kit.Checkf(err, "TCP_CONGESTION")
+		kit.Check(o.confirm(row, name))
 	}
-	return nil
 }
 
-func (f *flow) send(size int, stop mono.Time) error {
-	n, err := f.from.Send(stop)
-	f.bytes = n * uint64(max(size, 1))
-	return err
+func (f *flow) send(size int, stop mono.Time) {
+	f.bytes = f.from.Send(stop) * uint64(max(size, 1))
 }
 
 // shutdown ends blocking calls on the flow.
@@ -115,13 +106,13 @@ type socket struct {
 }
 
 // newSocket returns a socket in a host.
-func newSocket(h *lab.Host) (*socket, error) {
+func newSocket(h *lab.Host) *socket {
 	s := &socket{fd: -1}
-	err := h.Do(func() (err error) {
+	kit.Check(h.Do(func() (err error) {
 		s.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		return err
-	})
-	return s, err
+	}))
+	return s
 }
 
 // retry repeats a call that a signal interrupted.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 )
@@ -48,10 +49,11 @@ type iperfSum struct {
 
 // Run implements Contender.
 func (c Iperf3) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	j, row, err := c.begin(c, j)
-	if err != nil {
-		return nil, err
-	}
+	return kit.Outcome(func() *report.Row { return c.run(ctx, j) })
+}
+
+func (c Iperf3) run(ctx context.Context, j *Job) *report.Row {
+	j, row := c.begin(c, j)
 	row.Security = config.Plaintext
 	length := strconv.Itoa(min(max(j.Size, 4), 1<<20)) // iperf3's limit
 	x := &external{
@@ -65,11 +67,8 @@ func (c Iperf3) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	if j.Warmup > 0 {
 		x.client = append(x.client, "-O", "1") // whole seconds only
 	}
-	text, _, err := x.run(ctx, j)
-	if err != nil {
-		return nil, err
-	}
-	return c.parse(row, text)
+	text, _ := x.run(ctx, j)
+	return kit.Get(c.parse(row, text))
 }
 
 // parse fills a row from iperf3's JSON. Its processor percentages are of one processor.

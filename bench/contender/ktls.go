@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 )
@@ -60,16 +60,12 @@ func cryptoInfo(direction byte) []byte {
 }
 
 // kernelTLS makes the kernel seal and open the bytes of a flow's sockets.
-func kernelTLS(f *flow) error {
+func kernelTLS(f *flow) {
 	for i, s := range f.sockets {
-		if err := unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil {
-			return fmt.Errorf("TCP_ULP: %w", err)
-		}
+		kit.Checkf(unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"), "TCP_ULP")
 		for way, direction := range map[int]int{tlsTx: i, tlsRx: 1 - i} {
-			if err := unix.SetsockoptString(s.fd, solTLS, way, string(cryptoInfo(byte(direction)))); err != nil {
-				return fmt.Errorf("keys of kernel TLS: %w", err)
-			}
+			keys := string(cryptoInfo(byte(direction)))
+			kit.Checkf(unix.SetsockoptString(s.fd, solTLS, way, keys), "keys of kernel TLS")
 		}
 	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 )
@@ -32,18 +33,19 @@ const libfabricPort = 47592
 
 // Run implements Contender.
 func (c Libfabric) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	j, row, err := c.begin(c, j)
-	if err == nil && c.Provider == "tcp" {
-		err = c.probe(row, j)
-	}
-	if err != nil {
-		return nil, err
+	return kit.Outcome(func() *report.Row { return c.run(ctx, j) })
+}
+
+func (c Libfabric) run(ctx context.Context, j *Job) *report.Row {
+	j, row := c.begin(c, j)
+	if c.Provider == "tcp" {
+		c.probe(row, j)
 	}
 	row.Security = config.Plaintext
 	endpoint := "msg"
 	if c.Provider == "udp" {
 		if endpoint = "dgram"; j.Size > 1400 {
-			return nil, errors.New("datagrams carry small messages only")
+			kit.Fail("datagrams carry small messages only")
 		}
 	}
 	iterations := max(100, int(j.Duration.Seconds()*40e3)/(1+j.Size/16384))
@@ -51,12 +53,9 @@ func (c Libfabric) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		strconv.Itoa(iterations)}
 	x := &external{server: args, client: append(append([]string{}, args...), j.Hosts[1].IP(0).String()),
 		port: libfabricPort}
-	text, cpu, err := x.run(ctx, j)
-	if err != nil {
-		return nil, err
-	}
-	row.CPU = cpu
-	return c.parse(row, text, iterations)
+	var text string
+	text, row.CPU = x.run(ctx, j)
+	return kit.Get(c.parse(row, text, iterations))
 }
 
 // parse fills a row from the line under the header "bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec".

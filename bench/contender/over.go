@@ -1,12 +1,12 @@
 package contender
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 )
@@ -30,12 +30,7 @@ func Usual() []string {
 	return []string{DefaultCongestion}
 }
 
-func (o Over) congestion() string {
-	if o.Congestion == "" {
-		return DefaultCongestion
-	}
-	return o.Congestion
-}
+func (o Over) congestion() string { return cmp.Or(o.Congestion, DefaultCongestion) }
 
 // variant names the setting, behind other words of a contender's variant.
 func (o Over) variant(words ...string) string {
@@ -47,17 +42,15 @@ func (o Over) variant(words ...string) string {
 }
 
 // begin sets the hosts of j up and returns the job to do, and its row.
-func (o Over) begin(c Contender, j *Job) (*Job, *report.Row, error) {
+func (o Over) begin(c Contender, j *Job) (*Job, *report.Row) {
 	for _, h := range j.Hosts {
-		if err := h.SetCongestion(o.congestion()); err != nil {
-			return nil, nil, err
-		}
+		kit.Check(h.SetCongestion(o.congestion()))
 	}
 	mine := *j
 	if o.Free {
 		mine.CPUs = [2][]int{}
 	}
-	return &mine, mine.row(c), nil
+	return &mine, mine.row(c)
 }
 
 // confirm notes in a row what congestion control a socket of the contender had. It is an error if that is not what was
@@ -73,20 +66,9 @@ func (o Over) confirm(row *report.Row, had ...string) error {
 }
 
 // probe confirms by a connection between the hosts of j, for programs that do not say what theirs had.
-func (o Over) probe(row *report.Row, j *Job) error {
+func (o Over) probe(row *report.Row, j *Job) {
 	f := &flow{}
 	defer f.close()
-	if err := f.connect(j.Hosts[0], j.Hosts[1], false); err != nil {
-		return err
-	}
-	return f.confirm(o, row)
-}
-
-// congestion is what a socket has.
-func (s *socket) congestion() (string, error) {
-	name, err := unix.GetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
-	if err != nil {
-		return "", fmt.Errorf("TCP_CONGESTION: %w", err)
-	}
-	return name, nil
+	f.connect(j.Hosts[0], j.Hosts[1], false)
+	f.confirm(o, row)
 }

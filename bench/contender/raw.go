@@ -2,7 +2,6 @@ package contender
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,25 +76,28 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	if c.Sealed {
 		row.Security = config.Encrypted
 	}
-	nodes, err := rawNodes(j, c)
-	defer func() {
-		for _, n := range nodes {
-			n.close()
-		}
-	}()
+	err := kit.Try(func() {
+		nodes := [2]*rawNode{{}, {}}
+		defer nodes[0].close()
+		defer nodes[1].close()
+		c.join(j, nodes)
+		j.phases(func(phase *Job) { c.run(ctx, phase, nodes[0], nodes[1], row) })
+	})
 	if err != nil {
 		return nil, err
 	}
-	a, b := nodes[0], nodes[1]
-	a.peer, b.peer = b, a
-	for _, d := range j.phases() {
-		phase := *j
-		phase.Duration = d
-		if err := kit.Try(func() { c.run(ctx, &phase, a, b, row) }); err != nil {
-			return nil, err
-		}
-	}
 	return finish(row), nil
+}
+
+// join opens both ends. They are the caller's to close, also if it fails.
+func (c Raw) join(j *Job, nodes [2]*rawNode) {
+	for i, n := range nodes {
+		n.open(j, c, j.Hosts[i])
+	}
+	for i, n := range nodes {
+		n.peer = nodes[1-i]
+		n.address(n.peer)
+	}
 }
 
 // run does the work once.
@@ -114,14 +116,13 @@ func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) {
 		client = func() { a.ping(ctx, j, lat, &elapsed) }
 		server = func() { b.pong(ctx, j) }
 	}
-	kit.Check(watch(row, func() error {
-		u, v, err := pair(j, func() error { return kit.Try(client) }, func() error { return kit.Try(server) })
+	watch(row, func() {
+		u, v := pair(j, client, server)
 		after := rawCounts(a, b)
 		u.calls, v.calls = after[0].calls-before[0].calls, after[1].calls-before[1].calls
 		row.Dropped = after[0].dropped + after[1].dropped - before[0].dropped - before[1].dropped
 		account(row, u, v)
-		return err
-	}))
+	})
 	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), a.window
 	row.Bytes = a.bytesIn + b.bytesIn
 	if j.Test == report.TwoWay {
@@ -132,26 +133,10 @@ func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) {
 	row.FramesLost = a.lost - a.lostBefore + b.lost - b.lostBefore
 }
 
-// rawNodes opens both ends. What could be opened is returned with an error, to be closed.
-func rawNodes(j *Job, c Raw) (nodes []*rawNode, err error) {
-	for _, h := range j.Hosts {
-		n, err := newRawNode(j, c, h)
-		if n != nil {
-			nodes = append(nodes, n)
-		}
-		if err != nil {
-			return nodes, err
-		}
-	}
-	for i, n := range nodes {
-		n.address(nodes[1-i])
-	}
-	return nodes, nil
-}
-
-func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
-	n := &rawNode{size: j.Size}
-	err := h.Do(func() error {
+// open opens the links of one end, in a host, and makes its memory.
+func (n *rawNode) open(j *Job, c Raw, h *lab.Host) {
+	n.size = j.Size
+	kit.Checkf(h.Do(func() error {
 		for _, name := range h.LinkNames() {
 			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType, Kind: c.Kind})
 			if err != nil {
@@ -160,10 +145,7 @@ func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 			n.links = append(n.links, d)
 		}
 		return nil
-	})
-	if err != nil {
-		return n, fmt.Errorf("raw: %s: %w", h.Name(), err)
-	}
+	}), "raw: %s", h.Name())
 	info := n.links[0].Info()
 	n.payload, n.batch = rawPayload(info), rawBatch
 	if per := min(info.Super/(info.MTU-info.Overhead+linkdrv.HeaderLen), linkdrv.SendBatch); per > 0 {
@@ -173,15 +155,9 @@ func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 		n.sealed = newRawSeal(c.Stdlib)
 		n.payload -= rawTag
 	}
-	if n.source, err = bytestream.Memory(j.Region); err != nil {
-		return n, err
-	}
-	if n.target, err = bytestream.Memory(j.Region); err != nil {
-		return n, err
-	}
+	n.source, n.target = kit.Get(bytestream.Memory(j.Region)), kit.Get(bytestream.Memory(j.Region))
 	n.frames, n.heads = make([][]linkdrv.TxFrame, len(n.links)), make([][][]byte, len(n.links))
 	n.rx = make([][]byte, 64)
-	return n, nil
 }
 
 func (n *rawNode) close() {

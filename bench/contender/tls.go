@@ -12,6 +12,7 @@ import (
 	"net"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 )
@@ -31,7 +32,7 @@ func (c TLS) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
-	return streamRun{c, c.Over, config.Encrypted, func(f *flow) error { return handshake(f, cert) }}.run(ctx, j)
+	return streamRun{c, c.Over, config.Encrypted, func(f *flow) { handshake(f, cert) }}.run(ctx, j)
 }
 
 // certificate returns one of a key made for it. That the client does not verify it costs nothing afterwards.
@@ -46,7 +47,7 @@ func certificate() (tls.Certificate, error) {
 }
 
 // handshake puts TLS between the ends of a flow and its sockets.
-func handshake(f *flow, cert tls.Certificate) error {
+func handshake(f *flow, cert tls.Certificate) {
 	// Records have their full size from the first on, as after a megabyte.
 	conf := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true,
 		DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
@@ -60,15 +61,12 @@ func handshake(f *flow, cert tls.Certificate) error {
 	if e := <-done; err == nil {
 		err = e
 	}
-	if err != nil {
-		return fmt.Errorf("handshake: %w", err)
-	}
+	kit.Checkf(err, "handshake")
 	if suite := client.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
-		return fmt.Errorf("this machine's crypto/tls chose %s, not AES-128-GCM: it sees no AES instructions",
+		kit.Fail("this machine's crypto/tls chose %s, not AES-128-GCM: it sees no AES instructions",
 			tls.CipherSuiteName(suite))
 	}
 	f.from.Conn, f.to.Conn = client, server
-	return nil
 }
 
 // netConn is a socket for crypto/tls, without what that does not need.

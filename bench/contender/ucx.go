@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 )
@@ -24,13 +25,12 @@ const ucxPort = 13337
 
 // Run implements Contender. The number of messages is chosen so that the run takes about as long as the others'.
 func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	j, row, err := c.begin(c, j)
-	if err == nil {
-		err = c.probe(row, j)
-	}
-	if err != nil {
-		return nil, err
-	}
+	return kit.Outcome(func() *report.Row { return c.run(ctx, j) })
+}
+
+func (c UCX) run(ctx context.Context, j *Job) *report.Row {
+	j, row := c.begin(c, j)
+	c.probe(row, j)
 	row.Security = config.Plaintext
 	iterations, test := int(j.Duration.Seconds()*1.7e9/float64(max(j.Size, 4096))), "ucp_put_bw"
 	if j.Test == report.PingPong {
@@ -44,12 +44,9 @@ func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
 			strconv.Itoa(max(iterations/4, 50)), "-f"},
 		env: []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=" + j.Hosts[0].LinkNames()[0]},
 	}
-	text, cpu, err := x.run(ctx, j)
-	if err != nil {
-		return nil, err
-	}
-	row.CPU = cpu
-	return c.parse(row, text)
+	var text string
+	text, row.CPU = x.run(ctx, j)
+	return kit.Get(c.parse(row, text))
 }
 
 // parse fills a row from the final line: iterations; latency or overhead (typical, average, overall) in us; bandwidth

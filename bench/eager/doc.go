@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 )
 
@@ -69,3 +70,6 @@ func WriteRows(dir string, results []*Result, models []Model) error {
 	}
 	return os.WriteFile(filepath.Join(dir, "rows.json"), append(b, '\n'), 0o644)
 }
+
+// InLab is the study between two hosts of a lab.
+var InLab = kit.NewStudy("eager", Serve, Run)

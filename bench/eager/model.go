@@ -2,9 +2,9 @@ package eager
 
 import (
 	"bytes"
-	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/engine"
 	"multiedge/internal/sim"
@@ -28,65 +28,46 @@ func (m *Model) Gain() float64 { return 100 * (1 - m.Eager/m.Posted) }
 const wireDelay = time.Microsecond
 
 // Simulate sends one message of each size over links of each rate, for each time of composing.
-func Simulate(mtus []int, rates []string, s Spec) (rows []Model, err error) {
-	for _, mtu := range mtus {
-		for _, rate := range rates {
-			bits, err := report.ParseRate(rate)
-			if err != nil {
-				return nil, err
+func Simulate(mtus []int, rates []string, s Spec) ([]Model, error) {
+	return kit.Outcome(func() (rows []Model) {
+		for _, mtu := range mtus {
+			for _, rate := range rates {
+				w := sim.New(sim.Options{Seed: 1, Nodes: 2, Links: 1, MTU: mtu, Secure: true, Slots: 1024,
+					Faults: sim.Faults{Delay: wireDelay, Rate: kit.Get(report.ParseRate(rate)) / 8}})
+				err := kit.Try(func() { rows = append(rows, simulate(w, mtu, rate, s)...) })
+				w.Stop()
+				kit.Checkf(err, "MTU %d, %s", mtu, rate)
 			}
-			w := sim.New(sim.Options{Seed: 1, Nodes: 2, Links: 1, MTU: mtu, Secure: true, Slots: 1024,
-				Faults: sim.Faults{Delay: wireDelay, Rate: bits / 8}})
-			part, err := simulate(w, mtu, rate, s)
-			w.Stop()
-			if err != nil {
-				return nil, fmt.Errorf("MTU %d, %s: %w", mtu, rate, err)
-			}
-			rows = append(rows, part...)
 		}
-	}
-	return rows, nil
+		return rows
+	})
 }
 
-func simulate(w *sim.World, mtu int, rate string, s Spec) (rows []Model, err error) {
-	a, b := w.Nodes[0], w.Nodes[1]
-	ca, cb, err := w.Connect(a, b, engine.DialOptions{})
-	if err == nil {
-		err = w.Rest(time.Second) // paths find their frame size
-	}
-	if err != nil {
-		return nil, err
-	}
+func simulate(w *sim.World, mtu int, rate string, s Spec) (rows []Model) {
+	ca, cb := kit.Get2(w.Connect(w.Nodes[0], w.Nodes[1], engine.DialOptions{}))
+	kit.Check(w.Rest(time.Second)) // paths find their frame size
 	for _, compose := range s.Compose {
 		for _, size := range s.Sizes {
-			m := Model{MTU: mtu, Rate: rate, Bytes: size, Compose: compose}
-			if m.Posted, err = oneTurn(w, ca, cb, size, compose, 0); err == nil {
-				m.Eager, err = oneTurn(w, ca, cb, size, compose, s.Marks)
-			}
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, m)
+			rows = append(rows, Model{MTU: mtu, Rate: rate, Bytes: size, Compose: compose,
+				Posted: oneTurn(w, ca, cb, size, compose, 0), Eager: oneTurn(w, ca, cb, size, compose, s.Marks)})
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // oneTurn returns how long a message takes, in ns: composed with so many marks, or, with none, posted when it is whole.
-func oneTurn(w *sim.World, ca, cb engine.ConnID, size, compose, marks int) (float64, error) {
+func oneTurn(w *sim.World, ca, cb engine.ConnID, size, compose, marks int) float64 {
 	a, b := w.Nodes[0], w.Nodes[1]
 	got, buf, mem := false, make([]byte, size), make([]byte, size)
 	b.Handle = func(ev *engine.Event) { got = got || ev.Kind == engine.EvReceived && ev.Status == engine.OK }
 	a.Handle = func(*engine.Event) {}
 	if !b.E.PostReceive(w.Now, cb, &engine.Receive{Local: buf}) {
-		return 0, fmt.Errorf("no buffer is taken")
+		kit.Fail("no buffer is taken")
 	}
-	if err := w.Rest(10 * time.Millisecond); err != nil { // the credit is there
-		return 0, err
-	}
+	kit.Check(w.Rest(10 * time.Millisecond)) // the credit is there
 	op, start := engine.Op{Kind: engine.OpSend, Local: mem}, w.Now
 	if marks > 0 && a.E.Compose(ca, &op, 1) != engine.OK {
-		return 0, fmt.Errorf("nothing can be composed")
+		kit.Fail("nothing can be composed")
 	}
 	step := size
 	if marks > 0 {
@@ -106,12 +87,11 @@ func oneTurn(w *sim.World, ca, cb engine.ConnID, size, compose, marks int) (floa
 			}
 		})
 	}
-	if err := w.Run(time.Second, func() bool { return got }); err != nil {
-		return 0, err
-	}
+	kit.Check(w.Run(time.Second, func() bool { return got }))
 	took := w.Now.Sub(start)
 	if !bytes.Equal(buf, mem) {
-		return 0, fmt.Errorf("a message of %d bytes arrived wrong", size)
+		kit.Fail("a message of %d bytes arrived wrong", size)
 	}
-	return float64(took), w.Rest(10 * time.Millisecond)
+	kit.Check(w.Rest(10 * time.Millisecond))
+	return float64(took)
 }

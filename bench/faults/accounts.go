@@ -49,8 +49,7 @@ func accountScenarios() []Scenario {
 
 // evicted judges that each malformed entry ended the client that posted it.
 func (t *Trial) evicted(sum *hostile.Report) {
-	t.counted("clients evicted", uint64(sum.Evictions))
-	t.agrees("clients evicted", uint64(sum.Evictions), sum.Acts, 0)
+	t.all("clients evicted", uint64(sum.Evictions), sum.Acts)
 	t.check("each malformed entry evicts its client", len(sum.Borne) == 0, "%q evicted nobody", sum.Borne)
 }
 
@@ -108,18 +107,11 @@ func (x *seen) look(t *Trial) {
 }
 
 func (t *Trial) endureHostile(mode string, users int, judge func(*Trial, *hostile.Report)) {
-	t.needUsers()
-	kit.Check(os.Chmod(t.cluster.Dir(), 0o711)) // the socket is there, for all users
+	t.admitUsers()
 	c := t.pair(MixBulk, 2, 8)
-	var x turns
-	var sum hostile.Report
 	calm, most := seen{users: map[uint32]bool{}}, seen{users: map[uint32]bool{}}
 	calm.look(t)
-	for range t.many(turnsJudged, 1) {
-		burn := t.misuse(c, "burn", users, 1, func() {}, &hostile.Report{})
-		with := t.misuse(c, mode, users, 1, func() { most.look(t) }, &sum)
-		x.clean, x.with = append(x.clean, burn), append(x.with, with)
-	}
+	x, sum := t.besideUsers(c, mode, users, 1, func() { most.look(t) })
 	t.injected("acts", sum.Acts)
 	t.row.Measured["refusals"], t.row.Measured["others keep"] = float64(sum.Refusals), x.ratio()
 	t.row.Measured["regions at most"] = float64(most.regions)
@@ -137,10 +129,9 @@ func (t *Trial) endureHostile(mode string, users int, judge func(*Trial, *hostil
 	t.holdLimits(&calm, &most, users)
 	delete(most.users, 0) // the victim
 	if !hostile.Fatal(mode) {
-		t.counted("users at the daemon", uint64(len(most.users)))
-		t.agrees("users at the daemon", uint64(len(most.users)), uint64(users), 0)
+		t.all("users at the daemon", uint64(len(most.users)), uint64(users))
 	}
-	judge(t, &sum)
+	judge(t, sum)
 }
 
 // holdLimits compares the most that the daemon held, with so many users attached, with its limits.
@@ -157,6 +148,17 @@ func (t *Trial) holdLimits(calm, most *seen, users int) {
 // jamMost is longer than the pauses that a busy machine's scheduler causes. It is shorter than the time that the daemon
 // needed to notice a jammed doorbell when doorbells could be jammed.
 const jamMost = 200 * time.Millisecond
+
+// besideUsers measures the victim, by turns, beside as many users that only compute and beside users that misbehave,
+// each with so many clients. It returns what the latter did in all.
+func (t *Trial) besideUsers(victim *agent, mode string, users, clients int, during func()) (*turns, *hostile.Report) {
+	x, sum := &turns{}, &hostile.Report{}
+	for range t.many(turnsJudged, 1) {
+		x.clean = append(x.clean, t.misuse(victim, "burn", users, 1, func() {}, &hostile.Report{}))
+		x.with = append(x.with, t.misuse(victim, mode, users, clients, during, sum))
+	}
+	return x, sum
+}
 
 // misuse measures the victim while so many users misbehave, each with so many clients, and adds what they did to sum.
 func (t *Trial) misuse(victim *agent, mode string, users, clients int, during func(), sum *hostile.Report) *Window {

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,7 +39,7 @@ const (
 // spawn starts a process in a host and waits until it says that it has started.
 func (s *Scene) spawn(host int, job Job) *agent {
 	job.Socket, job.Dir, job.Spaces = s.cluster.Socket(host), s.cluster.Dir(), s.spaces
-	p := kit.Get(s.cluster.Start(host, roleFault, job))
+	p := s.cluster.Start(host, roleFault, job)
 	a := &agent{ctx: s.ctx, job: job, host: host, proc: p, events: make(chan Event, 64)}
 	s.agents = append(s.agents, a)
 	go a.read()
@@ -92,23 +91,19 @@ func (a *agent) await(what string, within time.Duration, fits func(*Event) bool)
 		select {
 		case e, ok := <-a.events:
 			if !ok {
-				kit.Check(fmt.Errorf("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what,
-					a.lastWords()))
-				return nil
+				kit.Fail("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what,
+					a.lastWords())
 			}
 			if e.Error != "" {
-				kit.Check(fmt.Errorf("%s %s: %s", a.job.Role, a.job.Name, e.Error))
-				return nil
+				kit.Fail("%s %s: %s", a.job.Role, a.job.Name, e.Error)
 			}
 			if fits(&e) {
 				return &e
 			}
 		case <-late.C:
-			kit.Check(fmt.Errorf("%s %s: no %s within %v", a.job.Role, a.job.Name, what, within))
-			return nil
+			kit.Fail("%s %s: no %s within %v", a.job.Role, a.job.Name, what, within)
 		case <-a.ctx.Done():
 			kit.Check(a.ctx.Err())
-			return nil
 		}
 	}
 }

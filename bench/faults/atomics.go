@@ -179,9 +179,7 @@ func (t *Trial) cuts(healed func()) {
 func atomicsRestarted(t *Trial) {
 	old := t.newCounter("counter")
 	t.adding(old, func() {
-		t.killDaemon(1)
-		t.injected("daemons killed", 1)
-		t.startDaemon(1)
+		t.restarted(1)
 	})
 	t.counted("additions that failed", total(old.failed))
 	want := maps.Clone(old.failed)

@@ -10,8 +10,8 @@
 //	U4  the number of faults injected is not zero and agrees with what was counted
 //	U5  no panic, every process alive that was not killed
 //
-// The process that runs the scenarios (run.go, scene.go) talks to the processes in the hosts (worker.go, server.go,
-// client.go) by lines of JSON (protocol.go). The oracle is a client's copy of the memory it writes (oracle.go): it goes
+// The process that runs the scenarios (run.go, scene.go) talks to the processes in the hosts (protocol.go, server.go,
+// client.go) by lines of JSON. The oracle is a client's copy of the memory it writes (oracle.go): it goes
 // to the server through a file when a connection's life is over, so that no faulty network can make both ends agree.
 //
 // Pure judging is in judge.go. soak.go mixes the faults for hours.

@@ -2,7 +2,11 @@ package faults
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"time"
+
+	"multiedge/bench/proc"
 )
 
 // finish ends the processes of a trial in good order. It judges U1 (memory), U2 (every operation accounted for), U3 and
@@ -159,4 +163,16 @@ func (t *Trial) agrees(what string, counted, injected, slack uint64) {
 // skipped records in the row a check that this form leaves out.
 func (t *Trial) skipped(what string) {
 	t.row.Checks = append(t.row.Checks, Check{What: fmt.Sprintf("%s: not in this form", what), Verdict: Unjudged})
+}
+
+// thisRest returns what the calling process holds.
+func thisRest() Rest {
+	r := restOf(os.Getpid())
+	r.Goroutines = runtime.NumGoroutine()
+	return r
+}
+
+// restOf returns what a process holds, as the kernel sees it. That excludes goroutines.
+func restOf(pid int) Rest {
+	return Rest{Descriptors: max(0, proc.Descriptors(pid)), Locked: proc.Locked(pid)}
 }

@@ -2,10 +2,12 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/internal/lab"
 )
 
 // hostDead is the dead time in scenarios that wait for it.
@@ -59,8 +61,7 @@ func (t *Trial) atWork(mix string, conns int) *agent {
 func peerKilled(t *Trial) {
 	c := t.atWork(MixRandom, 2)
 	at := time.Now()
-	t.killDaemon(1)
-	t.injected("daemons killed", 1)
+	t.crash(1)
 	w := t.failing(c, at)
 	t.counted("operations that failed", total(w.Errors))
 	t.check("operations fail with peer-down", w.Errors["peer-down"] > 0, "errors: %s", counts(w.Errors))
@@ -74,9 +75,7 @@ const contactTime = 500 * time.Millisecond
 
 func daemonRestarted(t *Trial) {
 	c := t.atWork(MixRandom, 2)
-	t.killDaemon(1)
-	t.injected("daemons killed", 1)
-	t.startDaemon(1)
+	t.restarted(1)
 	ready := time.Now()
 	w, took, ok := t.until(c, "after", 10*time.Second,
 		func(w *Window) bool { return w.Ops > 0 && w.Reconnects > 0 })
@@ -119,8 +118,7 @@ func (w *Window) add(o *Window) {
 func ownDaemonKilled(t *Trial) {
 	c := t.atWork(MixRandom, 2)
 	at := time.Now()
-	t.killDaemon(0)
-	t.injected("daemons killed", 1)
+	t.crash(0)
 	w, took, failed := t.until(c, "killed", 2*time.Second,
 		func(w *Window) bool { return w.Errors["daemon-down"] > 0 })
 	t.ms("operations failed after", took)
@@ -196,4 +194,96 @@ func daemonStopped(t *Trial) {
 	t.ms("work goes on after", time.Since(at))
 	w := t.measure(c, "after", t.span(time.Second, 500*time.Millisecond))
 	t.unfailed(w)
+}
+
+// unpinTime is how soon memory of a process that died must be unpinned.
+const unpinTime = time.Second
+
+// unpinned waits until a host's daemon has unpinned all registered memory.
+func (t *Trial) unpinned(host int) {
+	took, ok := t.event(unpinTime, func() bool { return t.status(host).PinnedBytes == 0 })
+	t.ms("unpinned after", took)
+	t.check("unpinned within 1 s", ok, "not after %v", took)
+}
+
+// endings returns the ends of connections that a server has seen.
+func (a *agent) endings() []Ended {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.ended)
+}
+
+// saidWrong returns what a server found that must never happen.
+func (a *agent) saidWrong() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.wrongs)
+}
+
+// reuse has other clients use the memory that was given back. Their oracle notices every other write to it.
+func (t *Trial) reuse() {
+	t.serve(1, "next")
+	c := t.work("next", MixRandom, 4, 8)
+	t.flowing(c, 10*time.Second)
+	t.unfailed(t.measure(c, "reuse", t.span(time.Second, 300*time.Millisecond)))
+}
+
+func targetKilled(t *Trial) {
+	c := t.atWork(MixBulk, 4)
+	at := time.Now()
+	t.servers[0].kill()
+	t.injected("servers killed", 1)
+	t.unpinned(1)
+	w, _, ok := t.until(c, "killed", 2*time.Second, func(w *Window) bool { return total(w.Errors) > 0 })
+	t.ms("peer told after", w.FirstError.Sub(at))
+	t.counted("operations that failed", total(w.Errors))
+	t.check("the peer gets a typed answer", ok && w.Errors["untyped"] == 0, "%s", counts(w.Errors))
+	t.reuse()
+}
+
+func revoked(t *Trial) {
+	c := t.atWork(MixBulk, 2)
+	e := t.servers[0].ask(Order{Do: DoRevoke}, func(e *Event) bool { return e.Revoked > 0 })
+	t.injected("exports revoked", uint64(e.Revoked))
+	w, took, ok := t.until(c, "revoked", 2*time.Second, func(w *Window) bool {
+		return w.Errors["key"] > 0 && w.Reconnects >= uint64(e.Revoked) && w.Ops > 0
+	})
+	t.ms("anew after", took)
+	t.counted("operations that failed", total(w.Errors))
+	t.check("operations fail with a key error, clients start anew", ok, "errors %s, %d reconnects", counts(w.Errors),
+		w.Reconnects)
+}
+
+// lateTime is the delay of frames on one of two links. It is longer than a restart of the daemon that sent them.
+const lateTime = 1500 * time.Millisecond
+
+// senderRestarted kills the daemon of clients that write, while their frames are on a long link, and starts it again.
+// The memory that they write stays registered and mapped: only the end of the session keeps the frames out. Servers
+// take a checksum of the memory once the new daemon has been heard over the short link. The old frames arrive after
+// that.
+func senderRestarted(t *Trial) {
+	c := t.atWork(MixBulk, 2)
+	server := t.servers[0]
+	t.setFaultsOf(1, lab.Faults{Delay: lateTime})
+	t.pause(20 * time.Millisecond) // frames that leave over that link from now on are late
+	killed := time.Now()
+	t.restarted(0)
+	_, ok := t.endings(server, c.job.Conns)
+	took := time.Since(killed)
+	t.ms("old connections ended after", took)
+	t.check("old connections end before the last old frames come", ok && took < lateTime, "%d of %d after %v",
+		len(server.endings()), c.job.Conns, took)
+	was := t.unknown()
+	t.pause(lateTime + lateTime/2 - min(took, lateTime))
+	t.setFaultsOf(1, lab.Faults{})
+	t.flowing(c, 10*time.Second)
+	now := t.unknown()
+	t.tried("old frames that came afterwards", now-was)
+	w := t.mark(c, "after")
+	t.check("clients reconnect", w.Up == c.job.Conns, "%d of %d connections", w.Up, c.job.Conns)
+}
+
+// unknown returns the number of frames that host 1 received for sessions that it does not have.
+func (t *Trial) unknown() uint64 {
+	return t.status(1).Counters["unknown_session"]
 }

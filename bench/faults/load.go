@@ -2,12 +2,16 @@ package faults
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/proc"
 	"multiedge/edge"
+	"multiedge/internal/ipc"
 )
 
 // Kinds of diallers besides the one of set-up under faults.
@@ -72,23 +76,44 @@ func (t *Trial) crowds(kind string, n int, then func(*Result)) {
 	a.quit()
 }
 
-func holding(t *Trial) {
+// grown has connections opened while a client works, and passes to each how much the resident memory of each host's
+// daemon has grown. begin is called when the client works, and what it returns at the end.
+func (t *Trial) grown(kind string, n int, each func(r *Result, host int, grown float64),
+	begin func() (end func(*Result))) {
 	c := t.pair(MixSmall, 2, 8)
-	before := t.status(1)
+	end := begin()
 	var was [2]uint64
 	for h := range was {
 		was[h] = proc.Resident(t.cluster.Daemon(h).Pid())
 	}
-	t.crowds(dialHold, t.many(10000, 1000), func(r *Result) {
+	t.crowds(kind, n, func(r *Result) {
 		for h := range was {
-			per := (float64(proc.Resident(t.cluster.Daemon(h).Pid())) - float64(was[h])) / float64(max(r.Done, 1))
-			t.row.Measured[fmt.Sprintf("bytes per connection, host%d", h)] = per
-			t.check(fmt.Sprintf("memory per connection in host%d", h), per <= perConnMost, "%.0f bytes", per)
+			each(r, h, float64(proc.Resident(t.cluster.Daemon(h).Pid()))-float64(was[h]))
 		}
-		n := uint64(t.status(1).Connections - before.Connections)
-		t.counted("connections at the peer", n)
-		t.agrees("connections at the peer", n, r.Done, 0)
+		end(r)
 		t.goesOn(c)
+	})
+}
+
+func holding(t *Trial) {
+	t.grown(dialHold, t.many(10000, 1000), func(r *Result, h int, grown float64) {
+		per := grown / float64(max(r.Done, 1))
+		t.row.Measured[fmt.Sprintf("bytes per connection, host%d", h)] = per
+		t.check(fmt.Sprintf("memory per connection in host%d", h), per <= perConnMost, "%.0f bytes", per)
+	}, func() func(*Result) {
+		was := t.status(1).Connections
+		return func(r *Result) { t.all("connections at the peer", uint64(t.status(1).Connections-was), r.Done) }
+	})
+}
+
+func cycling(t *Trial) {
+	const opened = "edge_connections_opened_total"
+	t.grown(dialCycle, t.many(20000, 300), func(_ *Result, h int, grown float64) {
+		t.row.Measured[fmt.Sprintf("resident MiB grown, host%d", h)] = grown / (1 << 20)
+		t.check(fmt.Sprintf("memory of host%d does not grow", h), grown <= cycleMost, "%.0f bytes", grown)
+	}, func() func(*Result) {
+		was := t.scrape(1)[opened]
+		return func(r *Result) { t.all("connections opened at the peer", uint64(t.scrape(1)[opened]-was), r.Done) }
 	})
 }
 
@@ -103,23 +128,121 @@ func (t *Trial) goesOn(c *agent) {
 	t.check("the other client goes on", ok, "nothing completes for %v", took)
 }
 
-func cycling(t *Trial) {
-	c := t.pair(MixSmall, 2, 8)
-	was := t.scrape(1)
-	var before [2]uint64
-	for h := range before {
-		before[h] = proc.Resident(t.cluster.Daemon(h).Pid())
-	}
-	t.crowds(dialCycle, t.many(20000, 300), func(r *Result) {
-		for h, b := range before {
-			grown := int64(proc.Resident(t.cluster.Daemon(h).Pid())) - int64(b)
-			t.row.Measured[fmt.Sprintf("resident MiB grown, host%d", h)] = float64(grown) / (1 << 20)
-			t.check(fmt.Sprintf("memory of host%d does not grow", h), grown <= cycleMost, "%d bytes", grown)
+// Dials to a node that is off, and the limits of what they may cost other clients of the dialling daemon.
+const (
+	pendingDials = 11000
+	diallers     = 3                // users that dial: limits.dials is 4096 for each client
+	pendingTime  = 60 * time.Second // time limit of each dial: longer than the scenario
+	// forged announcements of that node a second: so many that their cost shows, although one is cheap
+	claimRate    = 10000
+	pendingStall = 500 * time.Millisecond // the longest time without a completion
+	pendingP99   = 10 * time.Millisecond  // added to three times the clean p99
+	pendingShare = 0.5                    // of the clean operations
+	pendingLeast = 0.05                   // likewise; judged even on a busy machine
+)
+
+func threeHosts(s *kit.ClusterSpec) {
+	s.Lab.Hosts, s.Lab.Medium = 3, 0
+	s.Config = "mode = \"0666\"\n" + s.Config // a user may have half of the dials
+}
+
+// pending sends requests for connections and waits for no answer. The daemon has taken all of them when pending
+// returns. Answers are refusals.
+func (c *rawClient) pending(ctx context.Context, job *Job, r *Result) {
+	taken, refused := make(chan error, 1), map[string]uint64{}
+	var last atomic.Uint64
+	go func() {
+		for {
+			m, fds, err := c.Conn.RecvFDs()
+			ipc.CloseFDs(fds)
+			if err != nil {
+				taken <- err
+				return
+			}
+			if m.Kind == ipc.KindVersion && m.ID == last.Load() {
+				taken <- nil
+				return // later answers stay unread
+			}
+			if m.Error != nil {
+				refused[m.Error.Code.String()]++
+			}
 		}
-		m := t.scrape(1)
-		n := uint64(m["edge_connections_opened_total"] - was["edge_connections_opened_total"])
-		t.counted("connections opened at the peer", n)
-		t.agrees("connections opened at the peer", n, r.Done, 0)
-		t.goesOn(c)
-	})
+	}()
+	for i := range job.Count {
+		kit.Check(c.Conn.SendContext(ctx, &ipc.Message{ID: 2 + uint64(i), Kind: ipc.KindDial, Peer: job.Peer,
+			Service: job.Service, Timeout: pendingTime}))
+		r.Done++
+	}
+	last.Store(2 + uint64(job.Count))
+	kit.Check(c.Conn.SendContext(ctx, &ipc.Message{ID: last.Load(), Kind: ipc.KindVersion}))
+	kit.Check(<-taken)
+	for code, n := range refused {
+		r.Types[code] += n
+		r.Failed += n
+	}
+}
+
+// pendingScenario measures a client while other clients of its daemon wait for a node that is off, and then while a
+// stranger also claims to be that node.
+func pendingScenario() Scenario {
+	return Scenario{
+		Name: "eleven thousand dials to a node that is off", Group: Load, Short: true, Set: threeHosts,
+		Criteria: "beside the dials, then also beside 10,000 forged Hellos of that node a second: at least half as " +
+			"many operations as without; p99 at most three times as long, plus 10 ms; no stall of 500 ms",
+		Run: dialsPending,
+	}
+}
+
+func dialsPending(t *Trial) {
+	t.admitUsers()
+	c := t.pair(MixSmall, 2, 8)
+	off := t.status(2)
+	node, err := hex.DecodeString(off.Node)
+	if err != nil {
+		kit.Fail("identity %q of host 2: %w", off.Node, err)
+	}
+	t.killDaemon(2)
+	stranger := t.spawn(1, Job{Role: RoleInject, Name: injectClaim, Kind: injectClaim, Link: "edge0",
+		Driver: t.spec.Driver, Target: t.cluster.Lab().Host(0).MAC(0), Node: node, Peer: off.Name, Seed: t.seed})
+	a := &assault{injector: stranger}
+	t.aim(a, aimNobody, claimRate)
+	d := t.span(3*time.Second, time.Second)
+	clean := t.measure(c, "clean", d)
+	var idle []*agent
+	for k := range diallers {
+		dialler := t.spawn(0, Job{Role: RoleRaw, Name: rawPending, Kind: rawPending, Peer: off.Name,
+			Service: "store", Count: pendingDials*(k+1)/diallers - pendingDials*k/diallers, UID: firstUser + k})
+		r := dialler.result()
+		t.injected("dials", r.Done)
+		t.check("all dials wait", r.Failed == 0, "refused: %s", counts(r.Types))
+		idle = append(idle, dialler)
+	}
+	dials := t.mark(c, "while they are made")
+	t.aim(a, aimDaemon, claimRate)
+	claimed := t.measure(c, "while the node is announced", d)
+	r := stranger.last()
+	t.injected("forged announcements", r.Done)
+	t.unfailed(clean, dials, claimed)
+	t.waited(clean, dials, "while dials are made")
+	t.waited(clean, claimed, "while the node is announced")
+	for _, p := range idle {
+		p.quit()
+	}
+	t.startDaemon(2)
+}
+
+// waited compares latency, stalls and throughput of a window with those of a window without the fault.
+func (t *Trial) waited(clean, with *Window, when string) {
+	ms := func(ns float64) time.Duration { return time.Duration(ns) }
+	most := 3*ms(clean.P99) + pendingP99
+	t.ms("p99 clean", ms(clean.P99))
+	t.ms("p99 "+when, ms(with.P99))
+	t.ms("stall "+when, with.Stall)
+	rate := func(w *Window) float64 { return float64(w.Ops) / max(w.Seconds, 1e-9) }
+	share := rate(with) / max(rate(clean), 1)
+	t.row.Measured["share of clean operations "+when] = share
+	t.check("operations go on "+when, share >= pendingLeast, "%.2f %% of those clean", 100*share)
+	t.speed("at least half of the clean operations "+when, share >= pendingShare, "%.0f %%", 100*share)
+	t.check(fmt.Sprintf("no stall of %v %s", pendingStall, when), with.Stall < pendingStall, "%v", with.Stall)
+	t.speed("p99 "+when, ms(with.P99) <= most, "%v, without %v", ms(with.P99), ms(clean.P99))
 }

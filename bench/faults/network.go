@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/internal/config"
 	"multiedge/internal/lab"
 )
 
@@ -119,50 +120,62 @@ func (t *Trial) goodput(u *under, floor float64) {
 	}
 }
 
+// wires is a scenario that injects faults beside a client and judges what that came to.
+type wires struct {
+	mix         string
+	faults      lab.Faults
+	full, short time.Duration // in all
+	turns       int           // in the full form, where goodput is judged; 0: one
+	judge       func(t *Trial, u *under)
+}
+
+func (w wires) run(t *Trial) {
+	rounds := 1
+	if w.turns > 0 {
+		rounds = t.many(w.turns, 1)
+	}
+	w.judge(t, t.under(w.mix, 2, 8, everywhere(w.faults), t.span(w.full, w.short), rounds))
+}
+
 // loss loses a share of the frames, singly or in bursts.
 func loss(p float64, burst int, short bool) Scenario {
-	name := fmt.Sprintf("loss %g %%", 100*p)
+	name, floor := fmt.Sprintf("loss %g %%", 100*p), lossFloor(p)
 	criteria := "at loss p, at most 1.3/(1-p) times the fewest possible frames are sent"
 	if burst > 1 {
-		name += fmt.Sprintf(" in bursts of %d", burst)
-	} else if f := lossFloor(p); f > 0 {
-		criteria += fmt.Sprintf("; goodput is at least %.0f %% of that without loss", 100*f)
+		name, floor = name+fmt.Sprintf(" in bursts of %d", burst), 0
 	}
-	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped,
-		Run: func(t *Trial) {
-			rounds := 1
-			if burst <= 1 && lossFloor(p) > 0 {
-				rounds = t.many(turnsJudged, 1)
-			}
-			u := t.under(MixBulk, 2, 8, everywhere(lab.Faults{Loss: p, Burst: burst}),
-				t.span(3*time.Second, 500*time.Millisecond), rounds)
-			t.injected("lost", u.wires.Lost)
-			t.counted("judged lost", u.did["frames_lost"])
-			t.counted("spurious", u.did["spurious_losses"])
-			t.frames(u, p)
-			if burst <= 1 {
-				t.goodput(u, lossFloor(p))
-			}
-			real := u.did["frames_lost"] - min(u.did["frames_lost"], u.did["spurious_losses"])
-			if real > u.wires.Lost+u.wires.Overflow+u.wires.Missed+u.did["kernel_dropped"]+16 {
-				t.row.U[3].fail("%d frames were judged lost and never acknowledged, the wire lost %d", real,
-					u.wires.Lost)
-			}
-		}}
+	w := wires{mix: MixBulk, faults: lab.Faults{Loss: p, Burst: burst}, full: 3 * time.Second,
+		short: 500 * time.Millisecond}
+	if floor > 0 {
+		criteria += fmt.Sprintf("; goodput is at least %.0f %% of that without loss", 100*floor)
+		w.turns = turnsJudged
+	}
+	w.judge = func(t *Trial, u *under) {
+		t.injected("lost", u.wires.Lost)
+		t.counted("judged lost", u.did["frames_lost"])
+		t.counted("spurious", u.did["spurious_losses"])
+		t.frames(u, p)
+		t.goodput(u, floor)
+		real := u.did["frames_lost"] - min(u.did["frames_lost"], u.did["spurious_losses"])
+		if real > u.wires.Lost+u.dropped()+16 {
+			t.row.U[3].fail("%d frames were judged lost and never acknowledged, the wire lost %d", real, u.wires.Lost)
+		}
+	}
+	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped, Run: w.run}
 }
+
+// dropped is how many frames were taken by others than the faults.
+func (u *under) dropped() uint64 { return u.wires.Overflow + u.wires.Missed + u.did["kernel_dropped"] }
 
 // duplication delivers a share of frames twice.
 func duplication(p float64, short bool) Scenario {
-	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network,
-		Criteria: "the daemons count as many duplicates as were injected", Short: short, Run: func(
-			t *Trial) {
-			u := t.under(MixRandom, 2, 8, everywhere(lab.Faults{Dup: p}),
-				t.span(2*time.Second, 400*time.Millisecond), 1)
+	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network, Short: short,
+		Criteria: "the daemons count as many duplicates as were injected",
+		Run: wires{MixRandom, lab.Faults{Dup: p}, 2 * time.Second, 400 * time.Millisecond, 0, func(t *Trial, u *under) {
 			t.injected("duplicated", u.wires.Duplicated)
 			t.counted("duplicates", u.did["frames_duplicated"])
-			t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated,
-				setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
-		}}
+			t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated, setupFrames+u.dropped())
+		}}.run}
 }
 
 // setupFrames is how many of the injected frames in a scenario may have no packet number. Most of these are Hellos.
@@ -170,20 +183,17 @@ const setupFrames = 24
 
 // corruption flips a bit in a share of frames.
 func corruption(p float64, short bool) Scenario {
-	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network,
+	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network, Short: short,
 		Criteria: "no byte is wrong; the daemons reject as many frames as were corrupted; connections stay up",
-		Short:    short,
-		Run: func(t *Trial) {
-			u := t.under(MixRandom, 2, 8, everywhere(lab.Faults{Corrupt: p}),
-				t.span(2*time.Second, 400*time.Millisecond), 1)
-			t.injected("corrupted", u.wires.Corrupted)
-			// A sealed frame whose packet number was changed to one that was seen is turned away as a duplicate, one
-			// with another session's number as unknown.
-			turned := rejected(u.did) + u.did["frames_duplicated"] + u.did["unknown_session"]
-			t.counted("rejected", turned)
-			t.agrees("rejected", turned, u.wires.Corrupted,
-				setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"]+u.wires.Outer)
-		}}
+		Run: wires{MixRandom, lab.Faults{Corrupt: p}, 2 * time.Second, 400 * time.Millisecond, 0,
+			func(t *Trial, u *under) {
+				t.injected("corrupted", u.wires.Corrupted)
+				// A sealed frame whose packet number was changed to one that was seen is turned away as a duplicate,
+				// one with another session's number as unknown.
+				turned := rejected(u.did) + u.did["frames_duplicated"] + u.did["unknown_session"]
+				t.counted("rejected", turned)
+				t.agrees("rejected", turned, u.wires.Corrupted, setupFrames+u.dropped()+u.wires.Outer)
+			}}.run}
 }
 
 // spuriousMost is the share of frames that may be retransmitted in vain.
@@ -205,4 +215,27 @@ func reordering(name string, short bool, set func(*kit.ClusterSpec), inject func
 				"%d frames dropped as seen before", u.did["frames_duplicated"])
 			t.check("spurious retransmissions at most 2 %", share <= spuriousMost, "%.2f %%", 100*share)
 		}}
+}
+
+// shuffled makes daemons with copy = "shuffle" (PROTOCOL clause 2.6) carry random operations over wires that lose,
+// repeat, reorder and damage frames. Bytes that replace their headers in the wrong place, or twice, show as wrong bytes
+// in memory. Sealed frames are not shuffled, so frames are in plaintext; only checksums detect damage.
+func shuffled() Scenario {
+	faults := lab.Faults{Loss: 0.01, Dup: 0.02, Reorder: 0.05, Corrupt: 0.005}
+	return Scenario{
+		Name: "header shuffle under mixed faults", Group: Network, Criteria: "frames arrive with shuffled headers",
+		Short: true,
+		Set: func(s *kit.ClusterSpec) {
+			s.Lab.Links, s.Copy, s.Security, s.Checksum = 2, config.CopyShuffle, config.Plaintext, "full"
+		},
+		Run: wires{MixRandom, faults, 3 * time.Second, 500 * time.Millisecond, 0, func(t *Trial, u *under) {
+			t.injected("lost", u.wires.Lost)
+			t.injected("duplicated", u.wires.Duplicated)
+			t.injected("reordered", u.wires.Reordered)
+			t.injected("corrupted", u.wires.Corrupted)
+			n := u.did["frames_shuffled"]
+			t.counted("frames shuffled", n)
+			t.check("frames arrive shuffled", n > 0, "%d", n)
+		}}.run,
+	}
 }

@@ -26,7 +26,7 @@ const (
 	MixSmall  = "small"  // writes of up to 64 bytes, all with notifications
 	MixReads  = "reads"  // of 256 KiB, four of five reads, the others writes
 	MixFences = "fences" // many writes and reads at once on the same bytes, ordered by fences: fences.go
-	// messages into buffers of the connection, or of a queue that all such connections share: talker.go, mailbox.go
+	// messages into buffers of the connection, or of a queue that all such connections share: mailbox.go
 	MixMessages = "messages"
 	MixShared   = "shared"
 )

@@ -295,9 +295,7 @@ func redirectedRestarted(t *Trial) {
 		d := t.divert(uint64(i))
 		host := (i + 1) % 2
 		ended := t.diverting(d, func(func()) {
-			t.killDaemon(host)
-			t.injected("daemons killed", 1)
-			t.startDaemon(host)
+			t.restarted(host)
 		})
 		d.close()
 		name, typed := typeOf(ended)

@@ -5,13 +5,13 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/edge"
 	"multiedge/internal/ipc"
 	"multiedge/internal/lab"
-
-	"golang.org/x/sys/unix"
 )
 
 // Memory of a client that died, and memory that others got in its place. Answers to the client's reads are still in
@@ -37,8 +37,7 @@ type remains struct {
 func (t *Trial) readsAtHand() *remains {
 	r := &remains{raw: newRawClient(t.ctx, t.cluster.Socket(0))}
 	t.atEnd(r.close)
-	region, fd, err := r.raw.Register(remainBytes)
-	kit.Check(err)
+	region, fd := kit.Get2(r.raw.Register(remainBytes))
 	defer unix.Close(fd)
 	r.memory = kit.Get(unix.Mmap(fd, 0, remainBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	kit.Check(r.raw.Mapped(region))
@@ -126,21 +125,20 @@ func clientKilled(t *Trial) {
 	was := t.labCounters()
 	r.mark(src)
 	u.fill(t.ctx, src)
-	t.told(c, at)
+	t.told(c.job.Conns+1, at) // the connections of the process, and ours
 	t.quiet()
 	t.untouched(r, u, was)
 	t.reuse()
 }
 
-// told waits until the server knows that a client has ended.
-func (t *Trial) told(c *agent, at time.Time) {
+// told waits until the server knows that a client has ended, whose connections, some of them ours, were so many.
+func (t *Trial) told(conns int, at time.Time) {
 	server := t.servers[0]
-	// the connections of the process, and ours
-	took, ok := t.event(2*time.Second, func() bool { return len(server.endings()) > c.job.Conns })
+	took, ok := t.endings(server, conns)
 	types := map[string]uint64{}
 	for _, e := range server.endings() {
 		types[e.Type]++
-		t.row.Measured["peer told after ms"] = float64(e.At.Sub(at).Microseconds()) / 1e3
+		t.ms("peer told after", e.At.Sub(at))
 	}
 	t.counted("connections that ended at the peer", total(types))
 	t.check("the peer gets a typed answer", ok && types["untyped"] == 0, "%s after %v", counts(types), took)

@@ -148,6 +148,17 @@ func (h held) exceeds(b held) (out []string) {
 	return out
 }
 
+// crash kills a host's daemon as the fault of a scenario; restarted starts it again as well.
+func (t *Trial) crash(host int) {
+	t.killDaemon(host)
+	t.injected("daemons killed", 1)
+}
+
+func (t *Trial) restarted(host int) {
+	t.crash(host)
+	t.startDaemon(host)
+}
+
 // killDaemon ends a host's daemon with SIGKILL.
 func (s *Scene) killDaemon(host int) {
 	p := s.cluster.Daemon(host)
@@ -155,8 +166,13 @@ func (s *Scene) killDaemon(host int) {
 	p.Kill()
 }
 
+// endings waits until a server has seen the ends of so many connections.
+func (t *Trial) endings(server *agent, n int) (took time.Duration, ok bool) {
+	return t.event(2*time.Second, func() bool { return len(server.endings()) >= n })
+}
+
 // startDaemon starts a host's daemon again.
-func (s *Scene) startDaemon(host int) { kit.Check(s.cluster.StartDaemon(s.ctx, host)) }
+func (s *Scene) startDaemon(host int) { s.cluster.StartDaemon(s.ctx, host) }
 
 // atEnd has something done when the scenario's own work is over, well or not.
 func (s *Scene) atEnd(do func()) { s.ends = append(s.ends, do) }

@@ -137,14 +137,6 @@ func parkedKilled(t *Trial) {
 	c.kill()
 	t.injected("clients killed", 1)
 	t.unpinned(0)
-	server := t.servers[0]
-	took, ok := t.event(2*time.Second, func() bool { return len(server.endings()) >= c.job.Conns })
-	t.ms("peer told after", took)
-	untyped := 0
-	for _, e := range server.endings() {
-		untyped += int(truth(e.Type == "untyped"))
-	}
-	t.check("the peer gets a typed answer", ok && untyped == 0, "%d of %d connections ended after %v, %d untyped",
-		len(server.endings()), c.job.Conns, time.Since(at), untyped)
+	t.told(c.job.Conns, at)
 	t.reuse()
 }

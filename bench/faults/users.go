@@ -86,7 +86,7 @@ const (
 )
 
 func manyUsers(t *Trial) {
-	t.needUsers()
+	t.admitUsers()
 	n := t.many(100, 10)
 	ws := t.users(func() {
 		for k := range n {
@@ -103,9 +103,7 @@ func manyUsers(t *Trial) {
 		all += w.rate()
 		least = min(least, w.rate())
 	}
-	st := t.status(0)
-	t.counted("clients", uint64(st.Clients))
-	t.agrees("clients", uint64(st.Clients), uint64(n), 0)
+	t.all("clients", uint64(t.status(0).Clients), uint64(n))
 	share := least / max(all/float64(n), 1)
 	t.row.Measured["all, MB/s"], t.row.Measured["slowest user's share of the mean"] = all/1e6, share
 	t.check("each moves at least half of the mean", share >= 0.5, "one moves %.2f of the mean of %.2f MB/s", share,
@@ -113,25 +111,97 @@ func manyUsers(t *Trial) {
 }
 
 func loneUser(t *Trial) {
-	t.needUsers()
+	t.admitUsers()
 	n := t.many(100, 40)
 	ws := t.users(func() {
 		t.userAt(firstTenant, 1, 64)
 		t.userAt(firstTenant+1, n, 8)
 	})
 	t.injected("connections of the other user", uint64(n))
-	st := t.status(0)
-	t.counted("connections", uint64(st.Connections))
-	t.agrees("connections", uint64(st.Connections), uint64(n)+1, 0)
-	lone, other := ws[0].rate(), ws[1].rate()
-	share := lone / max(lone+other, 1)
-	t.row.Measured["both, MB/s"], t.row.Measured["share of the lone user"] = (lone+other)/1e6, share
-	t.check("the lone user moves 45 % at least", share >= 0.45, "a share of %.2f of %.1f MB/s", share, (lone+other)/1e6)
+	t.all("connections", uint64(t.status(0).Connections), uint64(n)+1)
+	t.moves(ws, "both")
 }
 
-// needUsers ends a scenario that cannot run here.
-func (t *Trial) needUsers() {
+// admitUsers lets all users come to the daemons' sockets, or ends a scenario that cannot run here.
+func (t *Trial) admitUsers() {
 	if oneUser() {
 		kit.Fail("there are no other users in this user namespace: run as root")
 	}
+	kit.Check(os.Chmod(t.cluster.Dir(), 0o711))
+}
+
+// moves judges the share of all that the first of some users moves.
+func (t *Trial) moves(ws []*Window, all string) {
+	sum := 0.0
+	for _, w := range ws {
+		sum += w.rate()
+	}
+	share := ws[0].rate() / max(sum, 1)
+	t.row.Measured[all+", MB/s"], t.row.Measured["share of the lone user"] = sum/1e6, share
+	t.check("the lone user moves 45 % at least", share >= 0.45, "a share of %.2f of %.1f MB/s", share, sum/1e6)
+}
+
+// all enters a count that must equal what was injected.
+func (t *Trial) all(what string, counted, injected uint64) {
+	t.counted(what, counted)
+	t.agrees(what, counted, injected, 0)
+}
+
+// What one user leaves to another, by whatever number of clients, requests and user numbers he takes.
+
+// usageClients are the clients of the user who asks: each has a request outstanding, which takes thousands of pieces.
+const usageClients = 32
+
+// subordinates is the number of subordinate users whom one user has. Their numbers are in no file of the host: they
+// share an account, as those that a directory service grants do.
+const (
+	subordinates     = 12
+	firstSubordinate = 700_000
+)
+
+func shareScenarios() []Scenario {
+	return []Scenario{
+		{Name: "a user's 32 clients ask about spaces of 500 GiB", Group: Adversary, Short: true,
+			Criteria: "another user of the daemon keeps 90 % of the rate of short operations that it has beside a " +
+				"user who only computes; the requests are answered",
+			Set: func(s *kit.ClusterSpec) {
+				s.Config = "mode = \"0666\"\n" + s.Config
+				s.Limits += "pinned = \"256MiB\"\n"
+			},
+			Run: askedWithoutEnd},
+		{Name: "a lone user beside another's twelve subordinate users", Group: Load, Short: true, Set: forAllUsers,
+			Criteria: "the lone user moves at least 45 %", Run: besideSubordinates},
+	}
+}
+
+func askedWithoutEnd(t *Trial) {
+	t.admitUsers()
+	c := t.pair(MixRandom, 1, 1)
+	clients := 0
+	x, sum := t.besideUsers(c, "usage", 1, usageClients, func() { clients = max(clients, t.status(0).Clients-1) })
+	keeps := operations(x.with) / max(operations(x.clean), 1)
+	t.injected("clients that ask", usageClients)
+	t.all("clients at the daemon", uint64(clients), usageClients)
+	t.row.Measured["requests answered"], t.row.Measured["others keep"] = float64(sum.Completed), keeps
+	t.unfailed(x.all()...)
+	t.check("the requests are answered", sum.Completed > 0, "none is")
+	t.speed("another user keeps 90 % of its rate", keeps >= 0.9, "%.0f %%", 100*keeps)
+}
+
+// operations is the median rate of the windows, in operations per second.
+func operations(ws []*Window) float64 {
+	return medianOf(ws, func(w *Window) float64 { return float64(w.Ops) / max(w.Seconds, 1e-9) })
+}
+
+func besideSubordinates(t *Trial) {
+	t.admitUsers()
+	ws := t.users(func() {
+		t.userAt(firstTenant, 1, 64)
+		for i := range subordinates {
+			t.userAt(firstSubordinate+i, 1, 16)
+		}
+	})
+	t.injected("subordinate users", subordinates)
+	t.all("clients", uint64(t.status(0).Clients), subordinates+1)
+	t.moves(ws, "all")
 }

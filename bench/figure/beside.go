@@ -1,7 +1,9 @@
 package figure
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"multiedge/bench/report"
 )
@@ -28,10 +30,9 @@ type BesideRow struct {
 // BesideCell is what a contender reached: the median over the rounds, and the range. EachWay are the medians of both
 // directions, where both were used.
 type BesideCell struct {
-	Rounds           int // 0: not measured
-	Median, Min, Max float64
-	EachWay          []float64
-	Busy             bool // most rounds were disturbed
+	report.Spread
+	EachWay []float64
+	Busy    bool // most rounds were disturbed
 }
 
 // sweptRows splits off the rows of interleaved comparisons over many message sizes.
@@ -90,24 +91,19 @@ func Besides(sources []Source) (out []Beside) {
 }
 
 func besideCell(rows []entry, latency bool) BesideCell {
-	v := values(rows, func(e entry) float64 {
+	c := BesideCell{Spread: report.SpreadOf(values(rows, func(e entry) float64 {
 		if latency {
 			return e.Latency.P50
 		}
 		return e.Throughput
-	})
-	if len(v) == 0 {
-		return BesideCell{}
+	}))}
+	if c.Rounds == 0 {
+		return c
 	}
-	c := BesideCell{Rounds: len(v), Median: report.Median(v), Busy: mostlyBusy(rows)}
-	c.Min, c.Max = slices.Min(v), slices.Max(v)
+	c.Busy = mostlyBusy(rows)
+	both := where(rows, func(e entry) bool { return len(e.EachWay) == 2 })
 	for way := range 2 {
-		if w := values(rows, func(e entry) float64 {
-			if way >= len(e.EachWay) {
-				return 0
-			}
-			return e.EachWay[way]
-		}); len(w) > 0 {
+		if w := values(both, func(e entry) float64 { return e.EachWay[way] }); len(w) > 0 {
 			c.EachWay = append(c.EachWay, report.Median(w))
 		}
 	}
@@ -169,13 +165,67 @@ func cost(rows []entry) Figure {
 	var st styles
 	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 		p := Panel{Title: test, XLabel: sizeLabel, YLabel: "CPU (seconds per GiB)", SizeX: true, LogY: true}
-		for _, c := range configsOf(rows, test) {
-			if l := line(c.rows, st.of(c.label), entry.PerGiB); len(l.X) > 0 {
-				p.Lines = append(p.Lines, l)
-			}
-		}
-		f.Panels = append(f.Panels, p)
+		f.Panels = append(f.Panels, p.curves(configsOf(rows, test), &st, entry.PerGiB, nil))
 	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.done(st)
+}
+
+// Headline is how edge, in the form that came first, compares with TCP in one piece of work.
+type Headline struct {
+	Test       string
+	Size       int
+	Edge, TCP  string  // their names
+	Ours, TCPs float64 // medians: nanoseconds where latency is compared, else bytes per second
+	Ratio      float64 // Ours / TCPs
+	Slower     bool    // than TCP
+}
+
+// headlines are the works a reader looks for first.
+var headlines = []struct {
+	test string
+	size int
+}{{report.PingPong, 8}, {report.OneWay, 8}, {report.OneWay, 1 << 20}, {report.TwoWay, 1 << 20},
+	{report.PingPong, 1 << 20}}
+
+// Headlines compares edge with TCP where it is better and where it is worse, in works that both did.
+func Headlines(all []Beside) (out []Headline) {
+	for _, w := range headlines {
+		i := slices.IndexFunc(all, func(b Beside) bool { return b.Test == w.test })
+		if i < 0 {
+			continue
+		}
+		edge, tcp := all[i].first(report.TransportEdge), all[i].first(report.TransportTCP)
+		ours, ok := all[i].cell(edge, w.size)
+		theirs, both := all[i].cell(tcp, w.size)
+		if !ok || !both {
+			continue
+		}
+		h := Headline{Test: w.test, Size: w.size, Edge: edge, TCP: tcp, Ours: ours.Median, TCPs: theirs.Median,
+			Ratio: ours.Median / theirs.Median}
+		h.Slower = (h.Ratio > 1) == all[i].Latency && h.Ratio != 1
+		out = append(out, h)
+	}
+	return out
+}
+
+// first names the first contender that uses a transport.
+func (b *Beside) first(transport string) string {
+	for _, name := range b.Contenders {
+		if name == transport || strings.HasPrefix(name, transport+" ") {
+			return name
+		}
+	}
+	return ""
+}
+
+// Verdict says in words how edge compares with TCP.
+func (h *Headline) Verdict() string {
+	what, than := fmt.Sprintf("%.2f of its throughput", h.Ratio), "faster"
+	if report.IsLatencyTest(h.Test) {
+		what = fmt.Sprintf("%.2f of its time", h.Ratio)
+	}
+	if h.Slower {
+		than = "slower"
+	}
+	return fmt.Sprintf("%s than %s (%s)", than, h.TCP, what)
 }

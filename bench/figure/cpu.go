@@ -22,22 +22,25 @@ var labelColour = map[string]int{
 // maxBars bounds how many bars one panel shows; sizes are thinned to stay below.
 const maxBars = 28
 
+// cpuEnds are the ends whose processor time is drawn.
+var cpuEnds = []struct {
+	test, title string
+	end         func(c report.CPU) report.End
+}{
+	{report.OneWay, "one-way, sender", func(c report.CPU) report.End { return c.Client }},
+	{report.OneWay, "one-way, receiver", func(c report.CPU) report.End { return c.Server }},
+	{report.TwoWay, "two-way, one end", func(c report.CPU) report.End { return c.Client }},
+	{report.PingPong, "ping-pong, one end", func(c report.CPU) report.End { return c.Client }},
+	{report.Read, "read, reader", func(c report.CPU) report.End { return c.Client }},
+	{report.Read, "read, owner", func(c report.CPU) report.End { return c.Server }},
+}
+
 // cpu is figure 3.2: processor utilization by message size, stacked by what the time went to. 100 % is one processor.
 func cpu(rows []entry) Figure {
 	f := Figure{ID: "cpu", Title: "CPU utilization"}
 	used := map[string]bool{}
 	var order []string
-	for _, t := range []struct {
-		test, title string
-		end         func(c report.CPU) report.End
-	}{
-		{report.OneWay, "one-way, sender", func(c report.CPU) report.End { return c.Client }},
-		{report.OneWay, "one-way, receiver", func(c report.CPU) report.End { return c.Server }},
-		{report.TwoWay, "two-way, one end", func(c report.CPU) report.End { return c.Client }},
-		{report.PingPong, "ping-pong, one end", func(c report.CPU) report.End { return c.Client }},
-		{report.Read, "read, reader", func(c report.CPU) report.End { return c.Client }},
-		{report.Read, "read, owner", func(c report.CPU) report.End { return c.Server }},
-	} {
+	for _, t := range cpuEnds {
 		cs := configsOf(rows, t.test)
 		f.Panels = append(f.Panels, cpuPanel(t.title, cs, t.end, used))
 		if names := configLabels(cs); len(names) > len(order) {
@@ -70,8 +73,7 @@ func wrap(panels []Panel) []Panel {
 	return panels[:min(len(panels), 4)]
 }
 
-func configLabels(cs []config) []string {
-	var names []string
+func configLabels(cs []config) (names []string) {
 	for _, c := range cs {
 		names = append(names, c.label)
 	}
@@ -133,34 +135,21 @@ func cpuBar(rows []entry, end func(report.CPU) report.End, used map[string]bool)
 // comparisons draws interleaved runs over several transports: medians with the range over the rounds.
 func comparisons(rows []entry) []Figure {
 	var figs []Figure
-	type key struct {
-		test string
-		size int
-		mtu  int
-	}
-	var keys []key
-	for _, e := range rows {
-		k := key{e.Test, e.MessageBytes, e.MTU}
-		if !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-	}
-	for _, k := range keys {
-		sub := where(rows, func(e entry) bool { return key{e.Test, e.MessageBytes, e.MTU} == k })
-		name := fmt.Sprintf("%s, %s messages, %s, MTU %d", k.test, report.Bytes(k.size), report.Rates(sub[0].LinkRates,
-			sub[0].Links), k.mtu)
-		f := Figure{ID: fmt.Sprintf("compare-%s-%s-mtu%d", k.test, shortSize(k.size), k.mtu), Title: "Comparison: " +
-			name, Caption: "Medians of interleaved rounds; the whiskers are the slowest and the fastest round."}
-		if report.IsLatencyTest(k.test) {
-			f.Panels = append(f.Panels, comparePanel("half round trip, median", "latency (us)", sub,
-				func(e entry) float64 { return e.Latency.P50 / 1e3 }))
-			f.Panels = append(f.Panels, comparePanel("half round trip, 99th percentile", "latency (us)", sub,
-				func(e entry) float64 { return e.Latency.P99 / 1e3 }))
+	work := func(e entry) string { return fmt.Sprint(e.Test, " ", e.MessageBytes, " ", e.MTU) }
+	for _, c := range grouped(rows, work) {
+		e := c.rows[0]
+		name := fmt.Sprintf("%s, %s messages, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes),
+			report.Rates(e.LinkRates, e.Links), e.MTU)
+		f := Figure{ID: fmt.Sprintf("compare-%s-%s-mtu%d", e.Test, shortSize(e.MessageBytes), e.MTU),
+			Title:   "Comparison: " + name,
+			Caption: "Medians of interleaved rounds; the whiskers are the slowest and the fastest round."}
+		if report.IsLatencyTest(e.Test) {
+			f.Panels = []Panel{comparePanel("half round trip, median", "latency (us)", c.rows,
+				func(e entry) float64 { return e.Latency.P50 / 1e3 }), comparePanel("half round trip, 99th percentile",
+				"latency (us)", c.rows, func(e entry) float64 { return e.Latency.P99 / 1e3 })}
 		} else {
-			f.Panels = append(f.Panels, comparePanel("throughput", "throughput (Gbit/s)", sub,
-				func(e entry) float64 { return e.Throughput * 8 / 1e9 }))
-			f.Panels = append(f.Panels, comparePanel("processor time, both ends", "CPU (seconds per GiB)", sub,
-				func(e entry) float64 { return e.PerGiB() }))
+			f.Panels = []Panel{comparePanel("throughput", "throughput (Gbit/s)", c.rows, gbits),
+				comparePanel("processor time, both ends", "CPU (seconds per GiB)", c.rows, entry.PerGiB)}
 		}
 		figs = append(figs, f.trim())
 	}
@@ -170,18 +159,17 @@ func comparisons(rows []entry) []Figure {
 func comparePanel(title, unit string, rows []entry, value func(entry) float64) Panel {
 	p := Panel{Title: title, YLabel: unit, Width: 1.25}
 	for i, c := range contenders(rows) {
-		v := values(c.rows, value)
-		if len(v) == 0 {
+		s := report.SpreadOf(values(c.rows, value))
+		if s.Rounds == 0 {
 			continue
 		}
-		m := report.Median(v)
-		p.Names = append(p.Names, c.label)
-		label := significant(m)
+		label := significant(s.Median)
 		if mostlyBusy(c.rows) {
 			label += busyMark
 		}
-		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: label,
-			Spread: [2]float64{slices.Min(v), slices.Max(v)}}})
+		p.Names = append(p.Names, c.label)
+		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: s.Median, Color: i}}, Label: label,
+			Spread: [2]float64{s.Min, s.Max}}})
 	}
 	return p
 }

@@ -129,16 +129,16 @@ func drawEntry(c *draw.Canvas, e Entry, x, y vg.Length) {
 }
 
 // SVG returns f as an SVG document. Text stays text, in a face with the same metrics as the one it was laid out with.
-func (f *Figure) SVG() ([]byte, error) {
+func (f *Figure) SVG() []byte {
 	w, h := f.size()
 	canvas := vgsvg.New(w, h)
 	f.draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
+		panic("BUG: figure: writing into memory: " + err.Error())
 	}
 	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
 }
 
 // PNG writes f as a PNG image at twice the resolution of a screen.

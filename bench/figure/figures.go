@@ -64,6 +64,29 @@ func (f *Figure) trim() Figure {
 	return *f
 }
 
+// done adds the legend of the configurations drawn, and drops empty panels.
+func (f *Figure) done(st styles) Figure {
+	f.Legend = legend(st)
+	return f.trim()
+}
+
+// curves draws configurations over message size: of each the value, with its range over repeats, and dashed the tail,
+// where there is one.
+func (p Panel) curves(cs []config, st *styles, value, tail func(entry) float64) Panel {
+	for _, c := range cs {
+		l := line(c.rows, 0, value)
+		if len(l.X) == 0 {
+			continue
+		}
+		l.Style = st.of(c.label)
+		if p.Lines = append(p.Lines, l); tail != nil {
+			t := line(c.rows, l.Style, tail)
+			p.Lines = append(p.Lines, Line{X: t.X, Y: t.Y, Style: l.Style, Thin: true})
+		}
+	}
+	return p
+}
+
 // legend lists configurations in the order of their styles.
 func legend(labels []string) []Entry {
 	var l []Entry
@@ -102,8 +125,18 @@ func (f *Figure) throughputs(rows []entry, tests ...string) Figure {
 	for _, test := range tests {
 		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
 	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.done(st)
+}
+
+// What is drawn of a row.
+func gbits(e entry) float64    { return e.Throughput * 8 / 1e9 }
+func millions(e entry) float64 { return e.OperationsPerSecond / 1e6 }
+func median(e entry) float64   { return micros(e.Latency, e.Latency.P50) }
+func tail(e entry) float64     { return micros(e.Latency, e.Latency.P99) }
+
+// perGiB is what an end of a row costs for each GiB of payload, in seconds.
+func perGiB(end report.End, e entry) float64 {
+	return end.Total / (float64(max(e.Bytes, 1)) / (1 << 30))
 }
 
 func throughputPanel(rows []entry, title string, st *styles) Panel {
@@ -111,13 +144,13 @@ func throughputPanel(rows []entry, title string, st *styles) Panel {
 	if len(rows) == 0 {
 		return p
 	}
-	limit := nominal(rows[0].Row)
-	for _, c := range configs(rows) {
-		p.Lines = append(p.Lines, line(c.rows, st.of(c.label), func(e entry) float64 { return e.Throughput * 8 / 1e9 }))
+	limit, cs := nominal(rows[0].Row), configs(rows)
+	for _, c := range cs {
 		if nominal(c.rows[0].Row) != limit {
 			limit = 0
 		}
 	}
+	p = p.curves(cs, st, gbits, nil)
 	if limit > 0 && rows[0].Test != report.PingPong {
 		p.Level = &Level{Y: limit, Text: fmt.Sprintf("nominal %s Gbit/s", number(limit))}
 	}
@@ -134,33 +167,20 @@ func latency(rows []entry) Figure {
 			"(paper, figure 3.1).",
 	}
 	var st styles
+	post := func(e entry) float64 { return micros(e.Post, e.Post.P50) }
 	for _, t := range []struct {
 		test, title string
-		value       func(e entry) report.Latency
-		tail        bool
+		value, tail func(entry) float64
 	}{
-		{report.PingPong, "ping-pong: half round trip", func(e entry) report.Latency { return e.Latency }, true},
-		{report.OneWay, "one-way: time to post", func(e entry) report.Latency { return e.Post }, false},
-		{report.TwoWay, "two-way: time to post", func(e entry) report.Latency { return e.Post }, false},
-		{report.Read, "read: completion", func(e entry) report.Latency { return e.Latency }, true},
+		{report.PingPong, "ping-pong: half round trip", median, tail},
+		{report.OneWay, "one-way: time to post", post, nil},
+		{report.TwoWay, "two-way: time to post", post, nil},
+		{report.Read, "read: completion", median, tail},
 	} {
 		p := Panel{Title: t.title, XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
-		for _, c := range configsOf(rows, t.test) {
-			p50 := func(e entry) float64 { return micros(t.value(e), t.value(e).P50) }
-			if x, _ := curve(c.rows, p50); len(x) == 0 {
-				continue
-			}
-			style := st.of(c.label)
-			p.Lines = append(p.Lines, line(c.rows, style, p50))
-			if t.tail {
-				x, y := curve(c.rows, func(e entry) float64 { return micros(t.value(e), t.value(e).P99) })
-				p.Lines = append(p.Lines, Line{X: x, Y: y, Style: style, Thin: true})
-			}
-		}
-		f.Panels = append(f.Panels, p)
+		f.Panels = append(f.Panels, p.curves(configsOf(rows, t.test), &st, t.value, t.tail))
 	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.done(st)
 }
 
 func configsOf(rows []entry, test string) []config {
@@ -196,8 +216,7 @@ func percentiles(rows []entry) Figure {
 		}
 		f.Panels = append(f.Panels, p)
 	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.done(st)
 }
 
 // spread picks at most n of v, evenly, with both ends.
@@ -217,12 +236,8 @@ func rate(rows []entry) Figure {
 	f := Figure{ID: "rate", Title: "Small operations", Caption: "Operations completed per second over operation size."}
 	var st styles
 	p := Panel{Title: "rate", XLabel: "operation size (bytes)", YLabel: "million operations/s", SizeX: true}
-	for _, c := range configsOf(rows, report.Rate) {
-		p.Lines = append(p.Lines, line(c.rows, st.of(c.label),
-			func(e entry) float64 { return e.OperationsPerSecond / 1e6 }))
-	}
-	f.Panels, f.Legend = []Panel{p}, legend(st)
-	return f.trim()
+	f.Panels = []Panel{p.curves(configsOf(rows, report.Rate), &st, millions, nil)}
+	return f.done(st)
 }
 
 // schedulers is figure 3.5: throughput, and processor time of the sending end, with one curve or bar for each
@@ -234,47 +249,29 @@ func schedulers(rows []entry) Figure {
 	}
 	var st styles
 	for _, test := range sizeTests {
-		for _, sub := range byRates(only(rows, test)) {
-			f.Panels = append(f.Panels, throughputPanel(sub, test+", "+report.Rates(sub[0].LinkRates, sub[0].Links),
-				&st))
+		for _, g := range grouped(only(rows, test), linksOf) {
+			f.Panels = append(f.Panels, throughputPanel(g.rows, test+", "+g.label, &st))
 		}
 	}
 	f.Legend = legend(st)
 	f.Caption = "Throughput with different link schedulers over links of different rates (paper, figure 3.5). " +
 		"SRR is held by the slowest link; WSRR and WD use the links by weight; adaptive measures them."
 	test := sizeTests[slices.IndexFunc(sizeTests, func(t string) bool { return len(only(rows, t)) > 0 })]
-	for _, sub := range byRates(only(rows, test)) {
-		f.Panels = append(f.Panels, schedulerCPU(sub, test, &st))
+	for _, g := range grouped(only(rows, test), linksOf) {
+		f.Panels = append(f.Panels, schedulerCPU(g, test, &st))
 	}
 	return f.trim()
 }
 
-// byRates groups rows by the rates of their links, in order of appearance.
-func byRates(rows []entry) (groups [][]entry) {
-	for _, e := range rows {
-		i := slices.IndexFunc(groups, func(g []entry) bool {
-			return slices.Equal(g[0].LinkRates, e.LinkRates) &&
-				g[0].Links == e.Links
-		})
-		if i < 0 {
-			i, groups = len(groups), append(groups, nil)
-		}
-		groups[i] = append(groups[i], e)
-	}
-	return groups
-}
-
 // schedulerCPU is a bar for each scheduler.
-func schedulerCPU(groups []entry, test string, st *styles) Panel {
-	p := Panel{Title: test + ", sender, " + report.Rates(groups[0].LinkRates, groups[0].Links), XLabel: sizeLabel,
-		YLabel: "CPU (seconds per GiB)"}
-	for _, size := range spread(sizes(groups), 5) {
+func schedulerCPU(g config, test string, st *styles) Panel {
+	p := Panel{Title: test + ", sender, " + g.label, XLabel: sizeLabel, YLabel: "CPU (seconds per GiB)"}
+	for _, size := range spread(sizes(g.rows), 5) {
 		var bars []Bar
-		for _, c := range configs(groups) {
-			_, y := curve(ofSize(c.rows, size),
-				func(e entry) float64 { return e.CPU.Client.Total / (float64(max(e.Bytes, 1)) / (1 << 30)) })
-			if len(y) > 0 {
-				bars = append(bars, Bar{Parts: []Part{{Value: y[0], Color: st.of(c.label)}}})
+		for _, c := range configs(g.rows) {
+			l := line(ofSize(c.rows, size), 0, func(e entry) float64 { return perGiB(e.CPU.Client, e) })
+			if len(l.Y) > 0 {
+				bars = append(bars, Bar{Parts: []Part{{Value: l.Y[0], Color: st.of(c.label)}}})
 			}
 		}
 		p.Names, p.Bars = append(p.Names, shortSize(size)), append(p.Bars, bars)
@@ -284,4 +281,36 @@ func schedulerCPU(groups []entry, test string, st *styles) Panel {
 
 func ofSize(rows []entry, size int) []entry {
 	return where(rows, func(e entry) bool { return e.MessageBytes == size })
+}
+
+// polling is figure 3.3, upper row, with the latency that waiting costs: one curve for each way to wait.
+func polling(rows []entry) Figure {
+	f := Figure{
+		ID: "polling", Title: "Interrupts and polling: throughput and latency",
+		Caption: "Waiting by blocking (interrupts), adaptively (polling for a while, then blocking) and by polling " +
+			"alone (paper, figure 3.3). Dashed: the 99th percentile.",
+	}
+	var st styles
+	for _, test := range []string{report.OneWay, report.TwoWay, report.Read} {
+		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
+	}
+	p := Panel{Title: "ping-pong: half round trip", XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
+	f.Panels = append(f.Panels, p.curves(configsOf(rows, report.PingPong), &st, median, tail))
+	return f.done(st)
+}
+
+// pollingCPU is figure 3.3, lower row.
+func pollingCPU(rows []entry) Figure {
+	f := Figure{
+		ID: "polling-cpu", Title: "Interrupts and polling: CPU utilization",
+		Caption: "Processor time of both ends, applications and daemons together, while the test ran; 100 % is one " +
+			"processor (paper, figure 3.3).",
+	}
+	var st styles
+	for _, test := range []string{report.OneWay, report.TwoWay, report.Read, report.PingPong} {
+		p := Panel{Title: test, XLabel: sizeLabel, YLabel: "CPU utilization (%)", SizeX: true}
+		f.Panels = append(f.Panels, p.curves(configsOf(rows, test), &st,
+			func(e entry) float64 { return 100 * e.CPU.Total / max(e.Seconds, 1e-9) }, nil))
+	}
+	return f.done(st)
 }

@@ -57,20 +57,16 @@ type legendView struct {
 }
 
 // view renders f's panels one by one.
-func (f *Figure) view() (figureView, error) {
+func (f *Figure) view() figureView {
 	v := figureView{ID: f.ID, Title: f.Title, Caption: f.Caption}
 	for _, e := range f.Legend {
 		c := palette[e.Style%len(palette)]
 		v.Legend = append(v.Legend, legendView{e.Text, fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B), e.Bar})
 	}
 	for _, p := range f.Panels {
-		svg, err := (&Figure{Panels: []Panel{p}}).SVG()
-		if err != nil {
-			return v, fmt.Errorf("figure %s: %w", f.ID, err)
-		}
-		v.Panels = append(v.Panels, Inline(svg))
+		v.Panels = append(v.Panels, Inline((&Figure{Panels: []Panel{p}}).SVG()))
 	}
-	return v, nil
+	return v
 }
 
 // besideView is a table of an interleaved comparison.
@@ -163,11 +159,7 @@ func HTML(w io.Writer, title string, sources []Source) error {
 func (p page) write(w io.Writer, sources []Source) error {
 	p.Tiles, p.Links, p.Ratios, p.Besides = tiles(sources), Links(sources), Ratios(sources), besideViews(sources)
 	for _, f := range Build(sources) {
-		v, err := f.view()
-		if err != nil {
-			return err
-		}
-		p.Figures = append(p.Figures, v)
+		p.Figures = append(p.Figures, f.view())
 	}
 	files := make([]*report.File, len(sources))
 	for i, s := range sources {

@@ -29,42 +29,35 @@ func serviceOf(r *report.Row) service {
 
 // Standing is one contender's result over all rounds.
 type Standing struct {
-	Name             string
-	Security         string // "encrypted" or "plaintext"; empty where nobody said
-	Median, Min, Max float64
+	Name     string
+	Security string // "encrypted" or "plaintext"; empty where nobody said
+	report.Spread
 	// of both ends, median: seconds per GiB or, where latency is compared, microseconds per message
-	CPU    float64
-	Rounds int
-	Limit  bool // nothing that does the same can beat it
+	CPU   float64
+	Limit bool // nothing that does the same can beat it
 }
 
 // Ratio compares two contenders: the ratio of their medians, and the ratios within each round.
 type Ratio struct {
-	Work, What       string // what was done; what is compared
-	Over, Base       string // contenders: Over divided by Base
-	OfMedians        float64
-	Median, Min, Max float64 // of the ratios within rounds
-	Rounds           int
+	Work, What    string // what was done; what is compared
+	Over, Base    string // contenders: Over divided by Base
+	OfMedians     float64
+	report.Spread // of the ratios within rounds
 }
 
 // Summarize groups the interleaved rows of sources by work.
 func Summarize(sources []Source) []Summary {
-	rows := entries(sources, interleaved)
 	var out []Summary
-	byWork := map[string][]entry{}
-	for _, e := range rows {
-		w := fmt.Sprintf("%s, %s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), region(e),
-			report.Rates(e.LinkRates, e.Links), e.MTU)
+	for _, g := range grouped(entries(sources, interleaved), func(e entry) string {
+		w := fmt.Sprintf("%s, %s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), region(e), linksOf(e), e.MTU)
 		if e.Offloads != "" {
 			w += ", " + offload(e)
 		}
-		if byWork[w] == nil {
-			out = append(out, Summary{Work: w, Latency: report.IsLatencyTest(e.Test)})
-		}
-		byWork[w] = append(byWork[w], e)
-	}
-	for i := range out {
-		out[i].fill(contenders(byWork[out[i].Work]))
+		return w
+	}) {
+		s := Summary{Work: g.label, Latency: report.IsLatencyTest(g.rows[0].Test)}
+		s.fill(contenders(g.rows))
+		out = append(out, s)
 	}
 	return out
 }
@@ -73,17 +66,12 @@ func (s *Summary) fill(cs []config) {
 	main, cost := s.mainMetric(), s.cpuMetric()
 	s.findLimits(cs)
 	for _, c := range cs {
-		v, cpu := values(c.rows, main.value), values(c.rows, cost.value)
-		if len(v) == 0 {
-			continue
-		}
-		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: report.Median(v), Rounds: len(v),
+		st := Standing{Name: c.label, Security: c.rows[0].Security, Spread: report.SpreadOf(values(c.rows, main.value)),
+			CPU:   report.Median(values(c.rows, cost.value)),
 			Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label && !serviceOf(c.rows[0].Row).stdlib}
-		st.Min, st.Max = slices.Min(v), slices.Max(v)
-		if len(cpu) > 0 {
-			st.CPU = report.Median(cpu)
+		if st.Rounds > 0 {
+			s.Contenders = append(s.Contenders, st)
 		}
-		s.Contenders = append(s.Contenders, st)
 	}
 	for _, over := range cs {
 		for _, base := range cs {
@@ -153,10 +141,8 @@ func (s *Summary) mainMetric() metric {
 // cpuMetric is the cost of what mainMetric is the benefit.
 func (s *Summary) cpuMetric() metric {
 	if s.Latency {
-		return metric{"CPU per message", func(e entry) float64 {
-			return 1e6 * e.CPU.Total / float64(max(e.Operations,
-				1))
-		}}
+		return metric{"CPU per message",
+			func(e entry) float64 { return 1e6 * e.CPU.Total / float64(max(e.Operations, 1)) }}
 	}
 	return metric{"CPU per GiB", entry.PerGiB}
 }
@@ -185,10 +171,9 @@ func (s *Summary) compareRounds(over, base config) []Ratio {
 			}
 		}
 		if len(v) > 0 {
-			mid := report.Median(v)
 			of := report.Median(values(over.rows, m.value)) / report.Median(values(base.rows, m.value))
 			out = append(out, Ratio{Work: s.Work, OfMedians: of, What: m.name, Over: over.label, Base: base.label,
-				Median: mid, Min: slices.Min(v), Max: slices.Max(v), Rounds: len(v)})
+				Spread: report.SpreadOf(v)})
 		}
 	}
 	return out

@@ -2,12 +2,13 @@ package figure
 
 import (
 	"bytes"
-	"fmt"
 	"html/template"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"multiedge/bench/kit"
 )
 
 // Forms are the forms in which a result can be written, by the ending of a file: csv, json, html and so on.
@@ -32,12 +33,8 @@ func (f Forms) Save(to, name string, figures []Figure) error {
 		}
 	}
 	for i := range figures {
-		svg, err := figures[i].SVG()
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, figures[i].ID+".svg"), svg, 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("figure %s: %w", figures[i].ID, err)
+		if err := os.WriteFile(filepath.Join(to, figures[i].ID+".svg"), figures[i].SVG(), 0o644); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -62,14 +59,36 @@ type Drawing struct {
 }
 
 // Draw draws figures for a page.
-func Draw(figures []Figure) (list []Drawing, err error) {
+func Draw(figures []Figure) (list []Drawing) {
 	for i := range figures {
 		f := &figures[i]
-		svg, err := f.SVG()
-		if err != nil {
-			return nil, fmt.Errorf("figure %s: %w", f.ID, err)
-		}
-		list = append(list, Drawing{f.ID, f.Title, f.Caption, Inline(svg)})
+		list = append(list, Drawing{f.ID, f.Title, f.Caption, Inline(f.SVG())})
 	}
-	return list, nil
+	return list
+}
+
+// WriteDir writes the page (index.html) and each figure as SVG and PNG into dir, which it makes if need be. It returns
+// the files' names.
+func WriteDir(dir, title string, sources []Source) ([]string, error) {
+	return page{Title: title}.writeDir(dir, sources)
+}
+
+func (p page) writeDir(dir string, sources []Source) (names []string, err error) {
+	err = kit.Try(func() {
+		put := func(name string, form func(io.Writer) error) {
+			names = append(names, filepath.Join(dir, name))
+			kit.Check(save(names[len(names)-1], form))
+		}
+		for _, f := range Build(sources) {
+			put(f.ID+".svg", func(w io.Writer) error { _, err := w.Write(f.SVG()); return err })
+			put(f.ID+".png", f.PNG)
+		}
+		put("index.html", func(w io.Writer) error { return p.write(w, sources) })
+	})
+	return names, err
+}
+
+// WritePage writes the page alone to a file, making its directory if need be.
+func WritePage(name, title string, sources []Source) error {
+	return save(name, func(w io.Writer) error { return HTML(w, title, sources) })
 }

@@ -17,12 +17,12 @@ type LinkCurve struct {
 
 // LinkPoint is the result with one number of links.
 type LinkPoint struct {
-	Links            int
-	Median, Min, Max float64 // bytes per second
-	Nominal          float64 // bytes per second; 0 where links are not limited
-	Share            float64 // of the median: of nominal or, where there is none, of what the fewest links reached
-	CPU              float64 // seconds per GiB of both ends, median
-	Busy             bool    // most rounds were disturbed
+	Links         int
+	report.Spread         // bytes per second
+	Nominal       float64 // bytes per second; 0 where links are not limited
+	Share         float64 // of the median: of nominal or, where there is none, of what the fewest links reached
+	CPU           float64 // seconds per GiB of both ends, median
+	Busy          bool    // most rounds were disturbed
 }
 
 // Links returns the sources' measurements over different numbers of links, one message size each.
@@ -56,20 +56,11 @@ func eachRate(e entry) string {
 	return e.LinkRates[0]
 }
 
-func linkCurves(rows []entry) []LinkCurve {
-	var out []LinkCurve
-	byCurve := map[int][]entry{}
-	for _, e := range rows {
-		i := slices.IndexFunc(out, func(c LinkCurve) bool {
-			return c.Test == e.Test && c.Size == e.MessageBytes && c.Rate == eachRate(e)
-		})
-		if i < 0 {
-			i, out = len(out), append(out, LinkCurve{Test: e.Test, Size: e.MessageBytes, Rate: eachRate(e)})
-		}
-		byCurve[i] = append(byCurve[i], e)
-	}
-	for i := range out {
-		out[i].Points = linkPoints(byCurve[i])
+func linkCurves(rows []entry) (out []LinkCurve) {
+	curve := func(e entry) string { return fmt.Sprint(e.Test, e.MessageBytes, " ", eachRate(e)) }
+	for _, g := range grouped(rows, curve) {
+		e := g.rows[0]
+		out = append(out, LinkCurve{Test: e.Test, Size: e.MessageBytes, Rate: eachRate(e), Points: linkPoints(g.rows)})
 	}
 	return out
 }
@@ -78,16 +69,12 @@ func linkPoints(rows []entry) []LinkPoint {
 	var out []LinkPoint
 	for _, n := range counts(rows, func(e entry) int { return e.Links }) {
 		sub := where(rows, func(e entry) bool { return e.Links == n })
-		v, cpu := values(sub, func(e entry) float64 { return e.Throughput }), values(sub, entry.PerGiB)
-		if len(v) == 0 {
-			continue
+		p := LinkPoint{Links: n, Spread: report.SpreadOf(values(sub, func(e entry) float64 { return e.Throughput })),
+			Nominal: nominal(sub[0].Row) * 1e9 / 8, CPU: report.Median(values(sub, entry.PerGiB)),
+			Busy: mostlyBusy(sub)}
+		if p.Rounds > 0 {
+			out = append(out, p)
 		}
-		p := LinkPoint{Links: n, Median: report.Median(v), Min: slices.Min(v), Max: slices.Max(v),
-			Nominal: nominal(sub[0].Row) * 1e9 / 8, Busy: mostlyBusy(sub)}
-		if len(cpu) > 0 {
-			p.CPU = report.Median(cpu)
-		}
-		out = append(out, p)
 	}
 	for i := range out {
 		p := &out[i]
@@ -153,8 +140,8 @@ func linkScaling(rows []entry) Figure {
 		}
 		f.Panels = append(f.Panels, p)
 	}
-	f.Panels, f.Legend = append(f.Panels, share), legend(st)
-	return f.trim()
+	f.Panels = append(f.Panels, share)
+	return f.done(st)
 }
 
 // connScaling draws what connections that share the same operations reach together.
@@ -171,11 +158,7 @@ func connScaling(rows []entry) Figure {
 				for x, n := range all {
 					sub := where(ofSize(only(rows, test), size),
 						func(e entry) bool { return max(e.Connections, 1) == n })
-					if v := values(sub, value); len(v) > 0 {
-						line.X, line.Y, line.Busy = append(line.X, float64(x)), append(line.Y, report.Median(v)),
-							append(line.Busy, mostlyBusy(sub))
-						line.Lo, line.Hi = append(line.Lo, slices.Min(v)), append(line.Hi, slices.Max(v))
-					}
+					line.add(float64(x), values(sub, value), mostlyBusy(sub))
 				}
 				p.Lines = append(p.Lines, line)
 			}
@@ -183,10 +166,7 @@ func connScaling(rows []entry) Figure {
 		return p
 	}
 	var st styles
-	f.Panels = append(f.Panels, panel("throughput (Gbit/s)", []string{report.OneWay, report.TwoWay, report.Read},
-		func(e entry) float64 { return e.Throughput * 8 / 1e9 }, &st))
-	f.Panels = append(f.Panels, panel("million operations/s", []string{report.Rate},
-		func(e entry) float64 { return e.OperationsPerSecond / 1e6 }, &st))
-	f.Legend = legend(st)
-	return f.trim()
+	f.Panels = []Panel{panel("throughput (Gbit/s)", []string{report.OneWay, report.TwoWay, report.Read}, gbits, &st),
+		panel("million operations/s", []string{report.Rate}, millions, &st)}
+	return f.done(st)
 }

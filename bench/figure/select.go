@@ -28,7 +28,7 @@ type dim struct {
 }
 
 var dims = []dim{
-	{"links", func(e entry) string { return report.Rates(e.LinkRates, e.Links) }},
+	{"links", linksOf},
 	{"mtu", func(e entry) string { return fmt.Sprintf("MTU %d", e.MTU) }},
 	{"transport", func(e entry) string { return named("over", e.Transport) }},
 	{"attach", func(e entry) string { return e.Attach }},
@@ -42,6 +42,8 @@ var dims = []dim{
 	{"connections", func(e entry) string { return report.Plural(max(e.Connections, 1), "connection") }},
 	{"source", func(e entry) string { return e.source }},
 }
+
+func linksOf(e entry) string { return report.Rates(e.LinkRates, e.Links) }
 
 // varied splits off the rows of configurations that differ in the dim of that name and in nothing else: what was
 // measured to compare it. apart adds to what must be equal.
@@ -167,40 +169,27 @@ func only(rows []entry, test string) []entry {
 // sizes returns the message sizes of rows in ascending order.
 func sizes(rows []entry) []int { return counts(rows, func(e entry) int { return e.MessageBytes }) }
 
-// curve returns the median of value over each size of a configuration's rows. Sizes without a value (NaN) are left out.
-func curve(rows []entry, value func(entry) float64) (x, y []float64) {
-	for _, size := range sizes(rows) {
-		var v []float64
-		for _, e := range rows {
-			if e.MessageBytes == size {
-				if w := value(e); !math.IsNaN(w) {
-					v = append(v, w)
-				}
-			}
-		}
-		if len(v) > 0 {
-			x, y = append(x, max(float64(size), 1)), append(y, report.Median(v))
-		}
-	}
-	return x, y
-}
-
 // line is a configuration's curve: at each size the median of value, the range over repeats, and whether the machine
-// was busy.
+// was busy. Sizes without a value (NaN) are left out.
 func line(rows []entry, style int, value func(entry) float64) Line {
 	l := Line{Style: style}
-	l.X, l.Y = curve(rows, value)
-	for _, x := range l.X {
-		at := where(rows, func(e entry) bool {
-			return max(float64(e.MessageBytes), 1) == x && !math.IsNaN(value(e))
-		})
-		lo, hi := math.Inf(1), math.Inf(-1)
+	for _, size := range sizes(rows) {
+		at := where(ofSize(rows, size), func(e entry) bool { return !math.IsNaN(value(e)) })
+		var v []float64
 		for _, e := range at {
-			lo, hi = min(lo, value(e)), max(hi, value(e))
+			v = append(v, value(e))
 		}
-		l.Lo, l.Hi, l.Busy = append(l.Lo, lo), append(l.Hi, hi), append(l.Busy, mostlyBusy(at))
+		l.add(max(float64(size), 1), v, mostlyBusy(at))
 	}
 	return l
+}
+
+// add adds a point to a curve, if there are values.
+func (l *Line) add(x float64, v []float64, busy bool) {
+	if s := report.SpreadOf(v); s.Rounds > 0 {
+		l.X, l.Y, l.Lo, l.Hi, l.Busy = append(l.X, x), append(l.Y, s.Median), append(l.Lo, s.Min), append(l.Hi, s.Max),
+			append(l.Busy, busy)
+	}
 }
 
 // micros is a latency in microseconds; NaN where none was measured.
@@ -210,10 +199,6 @@ func micros(l report.Latency, ns float64) float64 {
 	}
 	return ns / 1e3
 }
-
-// middleAndTail are the percentiles that are drawn, the second one dashed.
-var middleAndTail = []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
-	func(l report.Latency) float64 { return l.P99 }}
 
 // nominal returns the summed rate of a row's links in Gbit/s, 0 when they are not limited.
 func nominal(r *report.Row) float64 {

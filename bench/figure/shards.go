@@ -14,7 +14,7 @@ type ShardPoint struct {
 	Size              int // bytes of a message
 	Shards, Receivers int
 	Connections       int
-	Median, Min, Max  float64   // bytes per second
+	report.Spread               // bytes per second
 	Gain              float64   // of the median over that of the fewest threads
 	CPU               float64   // seconds per GiB, everything
 	Apps              float64   // of it, the benchmark's processes
@@ -24,8 +24,7 @@ type ShardPoint struct {
 // Shards returns the sources' measurements over different numbers of shards.
 func Shards(sources []Source) []ShardPoint {
 	rows, _ := shardRows(entries(sources, func(r *report.Row) bool {
-		return r.Transport == report.TransportEdge &&
-			r.Error == ""
+		return r.Transport == report.TransportEdge && r.Error == ""
 	}))
 	return shardPoints(rows)
 }
@@ -36,33 +35,24 @@ func shardRows(rows []entry) (shards, rest []entry) {
 }
 
 func shardPoints(rows []entry) (out []ShardPoint) {
-	type key struct {
-		test                           string
-		size, conns, shards, receivers int
-	}
-	byKey := map[key][]entry{}
-	var keys []key
-	for _, e := range rows {
-		k := key{e.Test, e.MessageBytes, e.Connections, e.Shards, e.Receivers}
-		if byKey[k] == nil {
-			keys = append(keys, k)
-		}
-		byKey[k] = append(byKey[k], e)
-	}
-	first := func(k key) int { // tests in order of appearance
-		return slices.IndexFunc(rows, func(e entry) bool { return e.Test == k.test && e.MessageBytes == k.size })
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(first(a)-first(b), a.conns-b.conns, a.shards-b.shards, a.receivers-b.receivers)
+	groups := grouped(rows, func(e entry) string {
+		return fmt.Sprint(e.Test, " ", e.MessageBytes, e.Connections, e.Shards, e.Receivers)
 	})
-	for _, k := range keys {
-		p := shardPoint(byKey[k])
-		p.Gain = 1
-		i := slices.IndexFunc(out, func(o ShardPoint) bool {
-			return o.Test == p.Test && o.Size == p.Size &&
-				o.Connections == p.Connections
+	first := func(c config) int { // tests in order of appearance
+		return slices.IndexFunc(rows, func(e entry) bool {
+			return e.Test == c.rows[0].Test && e.MessageBytes == c.rows[0].MessageBytes
 		})
-		if i >= 0 && out[i].Median > 0 {
+	}
+	slices.SortFunc(groups, func(a, b config) int {
+		x, y := a.rows[0], b.rows[0]
+		return cmp.Or(first(a)-first(b), x.Connections-y.Connections, x.Shards-y.Shards, x.Receivers-y.Receivers)
+	})
+	for _, g := range groups {
+		p := shardPoint(g.rows)
+		i := slices.IndexFunc(out, func(o ShardPoint) bool {
+			return o.Test == p.Test && o.Size == p.Size && o.Connections == p.Connections
+		})
+		if p.Gain = 1; i >= 0 && out[i].Median > 0 {
 			p.Gain = p.Median / out[i].Median
 		}
 		out = append(out, p)
@@ -84,8 +74,7 @@ func shardPoint(rows []entry) ShardPoint {
 	per := func(value func(entry) float64) float64 {
 		return report.Median(over(func(e entry) float64 { return value(e) / max(float64(e.Bytes)/(1<<30), 1e-9) }))
 	}
-	v := over(func(e entry) float64 { return e.Throughput })
-	p.Median, p.Min, p.Max = report.Median(v), slices.Min(v), slices.Max(v)
+	p.Spread = report.SpreadOf(over(func(e entry) float64 { return e.Throughput }))
 	p.CPU = per(func(e entry) float64 { return e.CPU.Total })
 	p.Apps = per(func(e entry) float64 {
 		return e.CPU.Client.ProcessUser + e.CPU.Client.ProcessSystem + e.CPU.Server.ProcessUser +
@@ -161,11 +150,11 @@ func shardCPU(rows []entry) Figure {
 	var st styles
 	f.Panels = shardPanels(rows, "CPU (seconds per GiB)", func(p ShardPoint) Bar {
 		var b Bar
-		for i, v := range p.Client {
-			b.Parts = append(b.Parts, Part{Value: v, Color: st.of("client, " + p.thread(i))})
-		}
-		for i, v := range p.Server {
-			b.Parts = append(b.Parts, Part{Value: v, Color: st.of("server, " + p.thread(i))})
+		for end, cpu := range [][]float64{p.Client, p.Server} {
+			for i, v := range cpu {
+				name := []string{"client, ", "server, "}[end] + p.thread(i)
+				b.Parts = append(b.Parts, Part{Value: v, Color: st.of(name)})
+			}
 		}
 		b.Parts = append(b.Parts, Part{Value: p.Apps, Color: st.of("applications")})
 		return b

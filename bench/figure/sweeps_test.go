@@ -47,8 +47,8 @@ func TestSweepsHaveTheirFigures(t *testing.T) {
 		got := ""
 		for _, f := range Build(of(c.rows...)) {
 			got += fmt.Sprintf(" [%s %d]", f.ID, len(f.Panels))
-			if svg, err := f.SVG(); err != nil || bytes.Contains(svg, []byte("NaN")) {
-				t.Errorf("%s: %v", f.ID, err)
+			if svg := f.SVG(); bytes.Contains(svg, []byte("NaN")) {
+				t.Errorf("%s", f.ID)
 			}
 		}
 		if got[1:] != c.want {

@@ -49,47 +49,27 @@ func zeroCopyCPU(rows []entry) Figure {
 			"by which configurations of different throughput compare (paper, figure 3.8).",
 	}
 	used := map[string]bool{}
-	for _, t := range []struct {
-		test, title string
-		end         func(c report.CPU) report.End
-	}{
-		{report.OneWay, "one-way, sender", func(c report.CPU) report.End { return c.Client }},
-		{report.OneWay, "one-way, receiver", func(c report.CPU) report.End { return c.Server }},
-		{report.TwoWay, "two-way, one end", func(c report.CPU) report.End { return c.Client }},
-	} {
+	for _, t := range cpuEnds[:3] { // one-way and two-way
 		all := only(rows, t.test)
 		for _, size := range spread(sizes(all), 2) {
 			p := Panel{Title: t.title + ", " + report.Bytes(size), YLabel: "CPU utilization (%)"}
-			for _, name := range copyNames(all) {
-				sub := where(ofSize(all, size), func(e entry) bool { return e.Copy == name })
+			for _, c := range grouped(all, func(e entry) string { return e.Copy }) {
+				sub := ofSize(c.rows, size)
 				b := cpuBar(sub, t.end, used)
 				if len(b.Parts) == 0 {
 					continue
 				}
-				cost := values(sub, func(e entry) float64 {
-					return t.end(e.CPU).Total / (float64(max(e.Bytes,
-						1)) / (1 << 30))
-				})
+				cost := values(sub, func(e entry) float64 { return perGiB(t.end(e.CPU), e) })
 				if len(cost) > 0 {
 					b.Label = digits(report.Median(cost)) + b.Label // the mark of a busy machine stays last
 				}
-				p.Names, p.Bars = append(p.Names, name), append(p.Bars, []Bar{b})
+				p.Names, p.Bars = append(p.Names, c.label), append(p.Bars, []Bar{b})
 			}
 			f.Panels = append(f.Panels, p)
 		}
 	}
 	f.Legend = partsLegend(used)
 	return f.trim()
-}
-
-// copyNames are the configurations of rows, in order of appearance.
-func copyNames(rows []entry) (names []string) {
-	for _, e := range rows {
-		if !slices.Contains(names, e.Copy) {
-			names = append(names, e.Copy)
-		}
-	}
-	return names
 }
 
 // zeroCopyLatency is figure 3.9.
@@ -129,17 +109,13 @@ func placing(rows []entry) Figure {
 		p := Panel{Title: "place " + map[string]string{report.PlaceCold: "not in the cache",
 			report.PlaceWarm: "in the cache"}[state], XLabel: "run (bytes)", YLabel: "time (us)", SizeX: true,
 			LogY: true}
+		var ways []config
 		for _, way := range []string{report.PlaceCopy, report.PlaceExchange} {
-			sub := where(rows, func(e entry) bool { return e.Variant == report.PlaceVariant(way, state) })
-			for i, q := range middleAndTail {
-				l := line(sub, st.of(way), func(e entry) float64 { return micros(e.Latency, q(e.Latency)) })
-				if l.Thin = i > 0; len(l.X) > 0 {
-					p.Lines = append(p.Lines, l)
-				}
-			}
+			ways = append(ways, config{way, where(rows, func(e entry) bool {
+				return e.Variant == report.PlaceVariant(way, state)
+			})})
 		}
-		f.Panels = append(f.Panels, p)
+		f.Panels = append(f.Panels, p.curves(ways, &st, median, tail))
 	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.done(st)
 }

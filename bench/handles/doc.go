@@ -3,6 +3,13 @@
 // of which the peer learns all, and exports of a catalog, of which the peer learns those that it asks for.
 package handles
 
+import (
+	"fmt"
+	"slices"
+
+	"multiedge/bench/kit"
+)
+
 // Spec is the size of a run.
 type Spec struct {
 	Peer    string   `json:"peer"`
@@ -43,4 +50,12 @@ type Step struct {
 type Result struct {
 	Spec
 	Steps []Step `json:"steps"`
+}
+
+// InLab is the study between two hosts of a lab.
+var InLab = kit.NewStudy("handles", Serve, Run)
+
+// Limits is what daemons must allow for a run: lines for their [limits].
+func (s *Spec) Limits() string {
+	return fmt.Sprintf("exports = %d\nrequests = 65536", slices.Max(s.Exports)+1000)
 }

@@ -133,20 +133,28 @@ func (c *client) more(size int) (fd int, err error) {
 	return a.fds[0], nil
 }
 
-// refused is a refusal in a mode that asks until there is one: it is counted, and half of what was got is given back.
-func (c *client) refused(err error) error {
+// refused is what an error is to be in a mode that asks until it is refused: then it is counted, and release is called
+// for half of what was got.
+func (c *client) refused(err error, got *[]uint32, release func(n uint32) *ipc.Message) error {
 	if _, ok := err.(*ipc.Error); !ok {
 		return err
 	}
 	c.refusals++
-	for range (len(c.hoard) + 1) / 2 {
-		last := len(c.hoard) - 1
-		if _, err := c.demand(&ipc.Message{Kind: ipc.KindDeregister, Region: c.hoard[last]}); err != nil {
+	for range (len(*got) + 1) / 2 {
+		last := len(*got) - 1
+		if _, err := c.demand(release((*got)[last])); err != nil {
 			return err
 		}
-		c.hoard = c.hoard[:last]
+		*got = (*got)[:last]
 	}
 	return nil
+}
+
+// full is refused for regions.
+func (c *client) full(err error) error {
+	return c.refused(err, &c.hoard, func(n uint32) *ipc.Message {
+		return &ipc.Message{Kind: ipc.KindDeregister, Region: n}
+	})
 }
 
 // post takes what has completed and submits as many entries as there is room for, but not so many that more than most

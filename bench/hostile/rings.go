@@ -150,18 +150,9 @@ func clog(c *client, r *rand.Rand) (uint64, error) {
 		c.queues = append(c.queues, a.m.Queue)
 		return 1, nil
 	}
-	if _, refused := err.(*ipc.Error); !refused {
-		return 0, err
-	}
-	c.refusals++
-	for range (len(c.queues) + 1) / 2 {
-		last := len(c.queues) - 1
-		if _, err := c.demand(&ipc.Message{Kind: ipc.KindUnqueue, Queue: c.queues[last]}); err != nil {
-			return 1, err
-		}
-		c.queues = c.queues[:last]
-	}
-	return 1, nil
+	return 1, c.refused(err, &c.queues, func(n uint32) *ipc.Message {
+		return &ipc.Message{Kind: ipc.KindUnqueue, Queue: n}
+	})
 }
 
 // others tries queues that are not the client's, and a connection that is not.

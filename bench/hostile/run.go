@@ -1,3 +1,6 @@
+// Package hostile is a client of the daemon that misbehaves in a chosen way, as fast as it can. It speaks the protocol
+// by hand, over package ipc, so that it can do what package edge never would. Tests and fault scenarios run it beside
+// honest clients, whose operations must go on as before.
 package hostile
 
 import (
@@ -52,25 +55,20 @@ func Names() (names []string) {
 }
 
 // Fatal says whether a daemon that protects itself evicts a client for this.
-func Fatal(name string) bool {
-	m := find(name)
-	return m != nil && m.fatal
-}
+func Fatal(name string) bool { return find(name).fatal }
 
+// find returns a mode, without act if there is none of that name.
 func find(name string) *mode {
 	for i := range modes {
 		if modes[i].name == name {
 			return &modes[i]
 		}
 	}
-	return nil
+	return &mode{}
 }
 
 // WithPeer says whether this is about operations with a peer, for which Options must name one.
-func WithPeer(name string) bool {
-	m := find(name)
-	return m != nil && m.peer
-}
+func WithPeer(name string) bool { return find(name).peer }
 
 // turnsApart is how far apart clients of successive seeds begin with what there are many kinds of: few of them try all.
 const turnsApart = 5
@@ -78,7 +76,7 @@ const turnsApart = 5
 // Run misbehaves until the daemon ends it, or with Again until ctx ends, which is no error.
 func Run(ctx context.Context, o Options) (rep Report, err error) {
 	m := find(o.Mode)
-	if m == nil {
+	if m.act == nil {
 		return rep, fmt.Errorf("hostile: there is no mode %q; choose one of %s", o.Mode, strings.Join(Names(), ", "))
 	}
 	reps, errs := make([]Report, max(o.Clients, 1)), make([]error, max(o.Clients, 1))

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -35,7 +34,7 @@ type Process struct {
 const PinVariable = "EDGEBENCH_CPUS"
 
 // launch runs this program in a host with those arguments, and with pipes if it talks.
-func (c *Cluster) launch(host int, talks bool, arguments ...string) (*Process, error) {
+func (c *Cluster) launch(host int, talks bool, arguments ...string) *Process {
 	argv := slices.Concat(c.spec.Self, arguments)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = os.Environ()
@@ -54,30 +53,21 @@ func (c *Cluster) launch(host int, talks bool, arguments ...string) (*Process, e
 		cmd.Stderr = io.MultiWriter(p.stderr, to)
 	}
 	if talks {
-		out, stdout, err := os.Pipe()
-		if err != nil {
-			return nil, err
-		}
+		p.in = Get(cmd.StdinPipe())
+		out, stdout := Get2(os.Pipe()) // not that of cmd, which is closed when the process ends, read or not
 		defer stdout.Close()
 		p.out, cmd.Stdout = out, stdout
-		stdin, in, err := os.Pipe()
-		if err != nil {
-			p.closePipes()
-			return nil, err
-		}
-		defer stdin.Close()
-		p.in, cmd.Stdin = in, stdin
 	}
 	var err error
 	if p.proc, err = c.lab.Host(host).Start(cmd); err != nil {
 		p.closePipes()
-		return nil, err
+		Check(err)
 	}
 	go func() {
 		p.err = p.proc.Wait()
 		close(p.ended)
 	}()
-	return p, nil
+	return p
 }
 
 func (p *Process) closePipes() {
@@ -144,25 +134,13 @@ func BindProcessors() error {
 		}
 		set.Set(n)
 	}
-	return rebind(&set)
-}
-
-// rebind starts the program again, in this process, bound to set and without PinVariable.
-func rebind(set *unix.CPUSet) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.SchedSetaffinity(0, set); err != nil {
-		return fmt.Errorf("binding to processors %s: %w", os.Getenv(PinVariable), err)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("binding to processors %s: %w", list, err)
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := os.Unsetenv(PinVariable); err != nil {
 		return err
 	}
-	var env []string
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, PinVariable+"=") {
-			env = append(env, e)
-		}
-	}
-	return syscall.Exec(self, os.Args, env)
+	return again(os.Args[1:])
 }

@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"multiedge/bench/report"
+	"multiedge/internal/config"
+	"multiedge/internal/identity"
 	"multiedge/internal/ipc"
 	"multiedge/internal/lab"
+	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 )
 
@@ -62,49 +65,43 @@ type Cluster struct {
 }
 
 // NewCluster builds the lab and starts the daemons. When it returns an error, nothing is left.
-func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
+func NewCluster(ctx context.Context, spec ClusterSpec) (*Cluster, error) {
 	c := &Cluster{spec: spec}
-	if spec.Driver == "" && len(spec.Lab.Rates) > 0 {
-		c.spec.Driver = linkdrv.KindAlone
-	}
-	if c.Encrypted() && spec.Checksum != "" {
-		return nil, fmt.Errorf("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; "+
-			"leave out --checksum, or add --security plaintext", spec.Checksum)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	if len(c.spec.Self) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		c.spec.Self = []string{self}
-	}
-	if c.dir, err = os.MkdirTemp("", "edgebench-"); err != nil {
-		return nil, err
-	}
-	if c.lab, err = lab.New(ctx, spec.Lab); err != nil {
-		return nil, err
-	}
-	if err = c.makeKeys(); err != nil || spec.Embedded {
-		return c, err
-	}
-	for i := range c.lab.Hosts() {
-		d, err := c.launch(i, false, commandDaemon, c.Config(i))
-		if err != nil {
-			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
-		}
-		c.daemons = append(c.daemons, d)
-	}
-	for i := range c.daemons {
-		if err := c.waitReady(ctx, i); err != nil {
-			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
-		}
+	if err := Try(func() { c.build(ctx) }); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+func (c *Cluster) build(ctx context.Context) {
+	spec := &c.spec
+	if spec.Driver == "" && len(spec.Lab.Rates) > 0 {
+		spec.Driver = linkdrv.KindAlone
+	}
+	if c.Encrypted() && spec.Checksum != "" {
+		Fail("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; "+
+			"leave out --checksum, or add --security plaintext", spec.Checksum)
+	}
+	if len(spec.Self) == 0 {
+		spec.Self = []string{Get(os.Executable())}
+	}
+	c.dir = Get(os.MkdirTemp("", "edgebench-"))
+	c.lab = Get(lab.New(ctx, spec.Lab))
+	c.makeKeys()
+	if spec.Embedded {
+		return
+	}
+	for i := range c.lab.Hosts() {
+		Doing(func() { c.daemons = append(c.daemons, c.launchDaemon(i)) }, "daemon of host %d", i)
+	}
+	for i := range c.daemons {
+		Doing(func() { c.waitReady(ctx, i) }, "daemon of host %d", i)
+	}
+}
+
+// launchDaemon starts a host's daemon, or a hidden subcommand that becomes it.
+func (c *Cluster) launchDaemon(host int, by ...string) *Process {
+	return c.launch(host, false, append(by, commandDaemon, c.Config(host))...)
 }
 
 // Close removes everything: processes, hosts, sockets.
@@ -214,20 +211,21 @@ func (c *Cluster) CPUs(host int) []int {
 }
 
 // waitReady waits until a host's daemon serves clients.
-func (c *Cluster) waitReady(ctx context.Context, host int) error {
+func (c *Cluster) waitReady(ctx context.Context, host int) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	d := c.daemons[host]
 	for {
 		conn, err := ipc.Dial(ctx, c.Socket(host))
 		if err == nil {
-			return conn.Close()
+			Check(conn.Close())
+			return
 		}
 		select {
 		case <-d.ended:
-			return d.Failure()
+			Check(d.Failure())
 		case <-ctx.Done():
-			return fmt.Errorf("does not answer: %w", err)
+			Fail("does not answer: %w", err)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -239,27 +237,52 @@ func (c *Cluster) Dir() string { return c.dir }
 // Daemon returns the present daemon of a host.
 func (c *Cluster) Daemon(host int) *Process { return c.daemons[host] }
 
-// StartDaemon starts a host's daemon again after the one before has ended, and returns when it serves clients.
-func (c *Cluster) StartDaemon(ctx context.Context, host int) error {
+// StartDaemon starts a host's daemon again after the one before has ended, and returns when it serves clients. It ends
+// by Check if it cannot.
+func (c *Cluster) StartDaemon(ctx context.Context, host int) {
 	if !c.Daemon(host).HasEnded() {
-		return errors.New("kit: the host's daemon still runs: end it first")
+		Fail("kit: the host's daemon still runs: end it first")
 	}
-	d, err := c.launch(host, false, commandDaemon, c.Config(host))
-	if err != nil {
-		return err
-	}
-	c.daemons[host] = d
-	return c.waitReady(ctx, host)
+	c.daemons[host] = c.launchDaemon(host)
+	c.waitReady(ctx, host)
 }
 
 // ConfineDaemon replaces a host's daemon by one that CommandConfined or CommandGrouped, with its first argument,
-// starts.
-func (c *Cluster) ConfineDaemon(ctx context.Context, host int, command, argument string) error {
+// starts. It ends by Check if it cannot.
+func (c *Cluster) ConfineDaemon(ctx context.Context, host int, command, argument string) {
 	c.daemons[host].Stop()
-	d, err := c.launch(host, false, command, argument, commandDaemon, c.Config(host))
-	if err != nil {
-		return err
+	c.daemons[host] = c.launchDaemon(host, command, argument)
+	c.waitReady(ctx, host)
+}
+
+// Encrypted reports whether frames are encrypted.
+func (c *Cluster) Encrypted() bool { return c.spec.Security != config.Plaintext }
+
+// KeyFile is a host's private key.
+func (c *Cluster) KeyFile(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.key", host)) }
+
+// PeersFile is a host's file of authorised peers.
+func (c *Cluster) PeersFile(host int) string {
+	return filepath.Join(c.dir, fmt.Sprintf("h%d.peers", host))
+}
+
+// makeKeys gives each host a key and has it authorise the others, as an administrator of real hosts does with edgectl
+// key and edgectl peers.
+func (c *Cluster) makeKeys() {
+	if !c.Encrypted() {
+		return
 	}
-	c.daemons[host] = d
-	return c.waitReady(ctx, host)
+	hosts := make([]secure.Peer, c.lab.Hosts())
+	for i := range hosts {
+		key := secure.NewPrivateKey()
+		Check(identity.CreateKey(c.KeyFile(i), key))
+		hosts[i] = secure.Peer{Name: c.lab.Host(i).Name(), Key: key.Public()}
+	}
+	for i := range hosts {
+		for j, peer := range hosts {
+			if i != j {
+				Get(identity.AddPeer(c.PeersFile(i), peer))
+			}
+		}
+	}
 }

@@ -22,26 +22,20 @@ var DaemonHooks []func(ctx context.Context, d *daemon.Daemon, cfg config.Config,
 
 // runDaemon is a daemon in a lab host: edged's own code, so that no other program has to be found.
 func runDaemon(ctx context.Context, text string) error {
-	cfg, err := config.Parse([]byte(text), "lab")
-	if err != nil {
-		return err
-	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", cfg.Name)
-	d, err := daemon.New(cfg, daemon.Options{Log: log})
-	if err != nil {
-		return err
-	}
-	for _, hook := range DaemonHooks {
-		if err := hook(ctx, d, cfg, log); err != nil {
-			d.Close()
-			return err
+	return Try(func() {
+		cfg := Get(config.Parse([]byte(text), "lab"))
+		var level slog.Level
+		Check(level.UnmarshalText([]byte(cfg.Log.Level)))
+		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", cfg.Name)
+		d := Get(daemon.New(cfg, daemon.Options{Log: log}))
+		for _, hook := range DaemonHooks {
+			if err := hook(ctx, d, cfg, log); err != nil {
+				d.Close()
+				Check(err)
+			}
 		}
-	}
-	return d.Run(ctx)
+		Check(d.Run(ctx))
+	})
 }
 
 // confine starts this program again, in this process, without CAP_IPC_LOCK for good: with it the limit would not hold.

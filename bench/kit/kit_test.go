@@ -94,7 +94,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	p, err := c.Start(1, "parrot", "job")
+	p, err := Outcome(func() *Process { return c.Start(1, "parrot", "job") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func TestProcesses(t *testing.T) {
 	if got := strings.Join(said, " "); got != "job hear no" || !strings.Contains(p.Failure().Error(), "no") {
 		t.Errorf("%q, then %v", got, p.Failure())
 	}
-	unknown, err := c.Start(0, "nobody", "job")
+	unknown, err := Outcome(func() *Process { return c.Start(0, "nobody", "job") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := unknown.AwaitStarted(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("an unknown role: %v", err)
 	}
-	if _, err := c.Start(0, "parrot", func() {}); err == nil {
+	if Try(func() { c.Start(0, "parrot", func() {}) }) == nil {
 		t.Error("a job that is no JSON")
 	}
 }

@@ -112,16 +112,9 @@ func (p *Port) send(e Event) {
 // startTime bounds how long a daemon or a process may take to be ready.
 const startTime = 20 * time.Second
 
-// Start starts a role in a host. Whoever starts it reads its Events until they are closed.
-func (c *Cluster) Start(host int, role string, job any) (*Process, error) {
-	b, err := json.Marshal(job)
-	if err != nil {
-		return nil, err
-	}
-	p, err := c.launch(host, true, commandProcess, role, string(b))
-	if err != nil {
-		return nil, err
-	}
+// Start starts a role in a host, or ends by Check. Whoever starts it reads its Events until they are closed.
+func (c *Cluster) Start(host int, role string, job any) *Process {
+	p := c.launch(host, true, commandProcess, role, string(Get(json.Marshal(job))))
 	events := make(chan Event)
 	p.Events = events
 	go func() {
@@ -135,7 +128,7 @@ func (c *Cluster) Start(host int, role string, job any) (*Process, error) {
 			}
 		}
 	}()
-	return p, nil
+	return p
 }
 
 // AwaitStarted waits until the process says that it is ready. It drops other events.

@@ -74,49 +74,32 @@ func NewStudyBySocket[Spec, Result any](name string, serve func(ctx context.Cont
 
 // Run runs a study between the first two hosts of a cluster. show is called now and then.
 func (s Study[Spec, Result]) Run(ctx context.Context, c *Cluster, spec Spec, show Show) (*Result, error) {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := json.Marshal(map[string]any{"peer": c.lab.Host(1).Name(),
-		"sockets": []string{c.Socket(0), c.Socket(1)}})
-	if err != nil {
-		return nil, err
-	}
-	job := studyJob{Server: true, Socket: c.Socket(1), Spec: text, Hosts: hosts}
-	server, err := c.Start(1, s.role, job)
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	defer server.Stop()
-	if err := server.AwaitStarted(ctx); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	job.Server, job.Socket = false, c.Socket(0)
-	client, err := c.Start(0, s.role, job)
-	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
-	}
-	defer client.Stop()
-	text, err = followBoth(ctx, client, server, show)
-	client.Drain()
-	server.Drain()
-	if err != nil {
-		return nil, err
-	}
-	r := new(Result)
-	return r, json.Unmarshal(text, r)
+	return Outcome(func() *Result {
+		job := studyJob{Server: true, Socket: c.Socket(1), Spec: Get(json.Marshal(spec)), Hosts: Get(json.Marshal(
+			map[string]any{"peer": c.lab.Host(1).Name(), "sockets": []string{c.Socket(0), c.Socket(1)}}))}
+		server := c.Start(1, s.role, job)
+		defer server.Stop()
+		defer server.Drain()
+		Checkf(server.AwaitStarted(ctx), "server")
+		job.Server, job.Socket = false, c.Socket(0)
+		client := c.Start(0, s.role, job)
+		defer client.Stop()
+		defer client.Drain()
+		r := new(Result)
+		Check(json.Unmarshal(followBoth(ctx, client, server, show), r))
+		return r
+	})
 }
 
 // followBoth passes on the client's progress and returns its result.
-func followBoth(ctx context.Context, client, server *Process, show Show) (json.RawMessage, error) {
+func followBoth(ctx context.Context, client, server *Process, show Show) json.RawMessage {
 	for {
 		select {
 		case e, ok := <-client.Events:
 			var s studyEvent
 			switch {
 			case !ok:
-				return nil, fmt.Errorf("client: %w", client.Failure())
+				Fail("client: %w", client.Failure())
 			case e.Error != "":
 				err := fmt.Errorf("client: %s", e.Error)
 				select { // it may be the server's fault
@@ -124,20 +107,20 @@ func followBoth(ctx context.Context, client, server *Process, show Show) (json.R
 					err = errors.Join(err, fmt.Errorf("server: %s", e.Error))
 				case <-time.After(time.Second):
 				}
-				return nil, err
+				Check(err)
 			case e.Into(&s) != nil:
-				return nil, fmt.Errorf("client: unknown report %q", e.Body)
+				Fail("client: unknown report %q", e.Body)
 			case s.Result != nil:
-				return s.Result, nil
+				return s.Result
 			}
 			show(s.What, s.Share)
 		case e, ok := <-server.Events:
 			if !ok {
-				return nil, fmt.Errorf("server: %w", server.Failure())
+				Fail("server: %w", server.Failure())
 			}
-			return nil, fmt.Errorf("server: %s", e.Error)
+			Fail("server: %s", e.Error)
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			Check(ctx.Err())
 		}
 	}
 }

@@ -50,6 +50,19 @@ func Get2[A, B any](a A, b B, err error) (A, B) {
 // Fail ends the work that Try runs with an error in those words.
 func Fail(format string, args ...any) { Check(fmt.Errorf(format, args...)) }
 
+// Checkf is Check whose error says first what was being done.
+func Checkf(err error, doing string, args ...any) {
+	if err != nil {
+		Fail("%s: %w", fmt.Sprintf(doing, args...), err)
+	}
+}
+
+// Outcome is Try for work that has a result.
+func Outcome[T any](f func() T) (v T, err error) {
+	err = Try(func() { v = f() })
+	return v, err
+}
+
 // Doing runs f. If Check ends it, the error says first what was being done.
 func Doing(f func(), format string, args ...any) {
 	if err := Try(f); err != nil {

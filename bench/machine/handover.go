@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 )
 
@@ -86,34 +87,23 @@ type peer struct {
 }
 
 func startPeer(w way, core int) (*peer, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	p := &peer{w: w, ended: make(chan struct{})}
-	fd, err := unix.MemfdCreate("machine", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	p.shared = os.NewFile(uintptr(fd), "shared")
-	if err := unix.Ftruncate(fd, int64(os.Getpagesize())); err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	if p.page, err = mapWords(fd); err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	for i := range p.bells {
-		bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-		if err != nil {
-			return nil, errors.Join(err, p.close())
+	err := kit.Try(func() {
+		fd := kit.Get(unix.MemfdCreate("machine", unix.MFD_CLOEXEC))
+		p.shared = os.NewFile(uintptr(fd), "shared")
+		kit.Check(unix.Ftruncate(fd, int64(os.Getpagesize())))
+		p.page = kit.Get(mapWords(fd))
+		for i := range p.bells {
+			p.bells[i] = os.NewFile(uintptr(kit.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))), "bell")
 		}
-		p.bells[i] = os.NewFile(uintptr(bell), "bell")
-	}
-	p.cmd = exec.Command(self, CommandPeer, strconv.Itoa(int(w)), strconv.Itoa(core))
-	p.cmd.ExtraFiles = []*os.File{p.shared, p.bells[0], p.bells[1]}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		return nil, errors.Join(err, p.close())
+		p.cmd = exec.Command(kit.Get(os.Executable()), CommandPeer, strconv.Itoa(int(w)), strconv.Itoa(core))
+		p.cmd.ExtraFiles = []*os.File{p.shared, p.bells[0], p.bells[1]}
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		kit.Check(p.cmd.Start())
+	})
+	if err != nil {
+		p.close()
+		return nil, err
 	}
 	go func() { // a peer that ends by itself answers no more
 		_ = p.cmd.Wait()
@@ -145,20 +135,18 @@ func (p *peer) end() {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}
-	_ = p.close()
+	p.close()
 }
 
-func (p *peer) close() error {
-	var err error
+func (p *peer) close() {
 	if p.page != nil {
-		err = p.page.unmap()
+		_ = p.page.unmap() // and what fails here is no longer needed
 	}
 	for _, f := range []*os.File{p.shared, p.bells[0], p.bells[1]} {
 		if f != nil {
-			err = errors.Join(err, f.Close())
+			f.Close()
 		}
 	}
-	return err
 }
 
 // CommandPeer is the first argument of this program when it is the peer.

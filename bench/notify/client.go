@@ -86,9 +86,9 @@ func (s *Spec) spent(ctx context.Context, to, times *edge.RemoteRegion, tell int
 	}
 	e.ClientProcess = workload.ProcessEffort(to.Conn().Device())
 	for i, of := range []*report.Effort{&e.ClientDaemon, &e.ServerDaemon} {
-		*of = kit.Get(workload.DaemonEffort(ctx, func(ctx context.Context, what string) (json.RawMessage, error) {
+		*of = workload.DaemonEffort(ctx, func(ctx context.Context, what string) (json.RawMessage, error) {
 			return ipc.Ask(ctx, s.Sockets[i], ipc.Message{Kind: ipc.KindStatus, What: what})
-		}))
+		})
 	}
 	return e
 }

@@ -9,7 +9,10 @@
 // All times are of one clock, CLOCK_MONOTONIC, since both hosts are on this machine.
 package notify
 
-import "multiedge/bench/report"
+import (
+	"multiedge/bench/kit"
+	"multiedge/bench/report"
+)
 
 // Spec is the size of a run.
 type Spec struct {
@@ -52,3 +55,6 @@ type Result struct {
 	Runs  []Breakdown `json:"runs"`
 	Setup Setup       `json:"setup"`
 }
+
+// InLab is the study between two hosts of a lab.
+var InLab = kit.NewStudyBySocket("notify", Serve, Run)

@@ -1,11 +1,11 @@
 package ondemand
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
-	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/xlate"
 	"multiedge/edge"
@@ -27,24 +27,16 @@ type Foresight struct {
 // foresee measures writes, one at a time, to memory of which twice the budget is used in turn, pages there, in turns
 // with memory that is registered whole.
 func (r *run) foresee(ctx context.Context) {
-	setting := r.Ahead
-	if setting == "" {
-		setting = "exact"
-	}
+	setting := cmp.Or(r.Ahead, "exact")
 	all := []Foresight{{Bytes: 1 << 20, Pattern: Cyclic}, {Bytes: 1 << 20, Pattern: Permuted},
 		{Bytes: chunk, Pattern: Cyclic}, {Bytes: chunk, Pattern: Permuted}}
-	for round := range r.Rounds {
-		for i := range all {
-			p := &all[i]
-			p.Setting = setting
-			r.show(fmt.Sprintf("prefetch %s: writes of %d bytes, %s", setting, p.Bytes, p.Pattern),
-				(float64(round)+float64(i)/float64(len(all)))/float64(r.Rounds))
-			for _, whole := range []bool{true, false} {
-				kit.Doing(func() { r.foreseen(ctx, p, whole, uint64(round+1)) }, "%s, %d bytes, %s", setting, p.Bytes,
-					p.Pattern)
-			}
-		}
-	}
+	r.turns(len(all), func(i int) string {
+		return fmt.Sprintf("prefetch %s: writes of %d bytes, %s", setting, all[i].Bytes, all[i].Pattern)
+	}, func(i, round int) {
+		all[i].Setting = setting
+		r.foreseen(ctx, &all[i], true, uint64(round))
+		r.foreseen(ctx, &all[i], false, uint64(round))
+	})
 	r.res.Foresights = append(r.res.Foresights, all...)
 }
 

@@ -18,15 +18,12 @@ func (r *run) shares(ctx context.Context) {
 	variant := cmp.Or(r.Variant, "park")
 	percents := []int{-1, 0, 10, 50, 100}
 	all := make([]Share, len(percents))
-	for round := range r.Rounds {
-		for i, percent := range percents {
-			r.show(fmt.Sprintf("%s: %d %% of writes miss", variant, max(percent, 0)),
-				(float64(round)+float64(i)/float64(len(percents)))/float64(r.Rounds))
-			s := &all[i]
-			s.Variant, s.Percent = variant, percent
-			kit.Doing(func() { r.share(ctx, s, uint64(round+1)) }, "%d %%", percent)
-		}
-	}
+	r.turns(len(all), func(i int) string {
+		return fmt.Sprintf("%s: %d %% of writes miss", variant, max(percents[i], 0))
+	}, func(i, round int) {
+		all[i].Variant, all[i].Percent = variant, percents[i]
+		r.share(ctx, &all[i], uint64(round))
+	})
 	r.res.Shares = append(r.res.Shares, all...)
 }
 
@@ -77,16 +74,10 @@ func (r *run) bystander(ctx context.Context) {
 	defer d.Close()
 	near := kit.Get(d.RegisterContext(ctx, 1<<20))
 	all := []Beside{{Load: loadNone}, {Load: loadHits}, {Load: loadResident}, {Load: loadUntouched}}
-	for round := range r.Rounds {
-		for i := range all {
-			b := &all[i]
-			r.show("bystander beside "+b.Load, (float64(round)+float64(i)/float64(len(all)))/float64(r.Rounds))
-			kit.Doing(func() { r.beside(ctx, d, near, b, uint64(round+1)) }, "beside %s", b.Load)
-		}
-	}
-	for i := range all {
+	r.turns(len(all), func(i int) string { return "bystander beside " + all[i].Load }, func(i, round int) {
 		all[i].Variant = cmp.Or(r.Variant, "park")
-	}
+		r.beside(ctx, d, near, &all[i], uint64(round))
+	})
 	r.res.Besides = all
 }
 

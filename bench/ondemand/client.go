@@ -43,6 +43,16 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 	return r.res
 }
 
+// turns measures each of n cells once in each round, from 1.
+func (r *run) turns(n int, what func(i int) string, do func(i, round int)) {
+	for round := range r.Rounds {
+		for i := range n {
+			r.show(what(i), (float64(round)+float64(i)/float64(n))/float64(r.Rounds))
+			kit.Doing(func() { do(i, round+1) }, "%s", what(i))
+		}
+	}
+}
+
 func (r *run) span() time.Duration { return time.Duration(r.Cell * float64(time.Second)) }
 
 // space is a target of the budget.

@@ -10,6 +10,7 @@ package ondemand
 import (
 	"encoding/json"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge/space"
 	"multiedge/regmem"
@@ -139,3 +140,6 @@ func (t *Target) mapOptions() (o space.Options, err error) {
 	o.Policy, err = regmem.PolicyByName(t.Policy)
 	return o, err
 }
+
+// InLab is the study between two hosts of a lab.
+var InLab = kit.NewStudy("ondemand", Serve, Run)

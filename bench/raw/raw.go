@@ -3,7 +3,6 @@
 package raw
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -50,15 +49,6 @@ func Attach(conn *ipc.Conn, depth int, wait time.Duration) (*Client, error) {
 	}
 	c.SQ, c.CQ = c.Rings.SubmitProducer(), c.Rings.CompleteConsumer()
 	return c, nil
-}
-
-// Dial attaches to the daemon at a socket.
-func Dial(ctx context.Context, socket string, depth int, wait time.Duration) (*Client, error) {
-	conn, err := ipc.Dial(ctx, socket)
-	if err != nil {
-		return nil, err
-	}
-	return Attach(conn, depth, wait)
 }
 
 // Close ends the attachment and releases everything but what Register returned.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -60,4 +61,29 @@ func (r *Recorder) Summary(scale float64) Latency {
 		Count: r.Count(), Min: float64(r.h.Min()) * scale, Mean: r.h.Mean() * scale, Stddev: r.h.StdDev() * scale,
 		P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), P9999: q(99.99), Max: float64(r.h.Max()) * scale,
 	}
+}
+
+// Spread sums values up: how many there are, the one in the middle, and their range.
+type Spread struct {
+	Rounds           int // 0: nothing was measured
+	Median, Min, Max float64
+}
+
+// SpreadOf returns the Spread of v.
+func SpreadOf(v []float64) Spread {
+	if len(v) == 0 {
+		return Spread{}
+	}
+	return Spread{len(v), Median(v), slices.Min(v), slices.Max(v)}
+}
+
+// Median returns the value in the middle of v, of an even number the mean of the two there; 0 of none. v stays as it
+// is.
+func Median[T float64 | time.Duration](v []T) T {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return (v[(n-1)/2] + v[n/2]) / 2
 }

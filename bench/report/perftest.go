@@ -89,6 +89,27 @@ func (p *perftest) banner(r *Row) string {
 
 func dash(s string) string { return cmp.Or(s, "-") }
 
+// unless formats a value; a dash where there is none.
+func unless(none bool, v any) string {
+	if none {
+		return "-"
+	}
+	return fmt.Sprint(v)
+}
+
+// remarks writes what more is to be said of a row, each in a line.
+func remarks(b *strings.Builder, r *Row, indent string) {
+	if text := r.EffortText(); text != "" && isLatency(r) {
+		fmt.Fprintf(b, "%s%s\n", indent, text)
+	}
+	for _, d := range r.IntegrityDetail {
+		fmt.Fprintf(b, "%sintegrity: %s\n", indent, d)
+	}
+	if r.Error != "" {
+		fmt.Fprintf(b, "%sfailed: %s\n", indent, r.Error)
+	}
+}
+
 // columns is the line of column names, and its unit follows the style.
 func (p *perftest) columns(r *Row) string {
 	var s string
@@ -164,15 +185,7 @@ func (p *perftest) tail(b *strings.Builder, r *Row) {
 			r.Seconds), r.PerGiB())
 	}
 	b.WriteString("\n")
-	if text := r.EffortText(); text != "" && isLatency(r) {
-		fmt.Fprintf(b, "   %s\n", text)
-	}
-	for _, d := range r.IntegrityDetail {
-		fmt.Fprintf(b, "   integrity: %s\n", d)
-	}
-	if r.Error != "" {
-		fmt.Fprintf(b, "   failed: %s\n", r.Error)
-	}
+	remarks(b, r, "   ")
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "   note: %s\n", n)
 	}

@@ -97,34 +97,25 @@ func (p *Progress) left(share float64) string {
 }
 
 // SetTotal changes how many steps there are.
-func (p *Progress) SetTotal(total int) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	p.total = total
-	p.mu.Unlock()
-}
+func (p *Progress) SetTotal(total int) { p.change(func() { p.total = total }) }
 
 // Step ends the current step.
-func (p *Progress) Step() {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	p.done++
-	p.mu.Unlock()
-}
+func (p *Progress) Step() { p.change(func() { p.done++ }) }
 
 // Clear takes the line away, so that something else can be printed.
 func (p *Progress) Clear() {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-		p.shown = false
+	p.change(func() {
+		if p.shown {
+			fmt.Fprint(p.w, "\r\x1b[K")
+			p.shown = false
+		}
+	})
+}
+
+func (p *Progress) change(do func()) {
+	if p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		do()
 	}
 }

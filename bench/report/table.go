@@ -31,26 +31,18 @@ func (t *table) Row(r *Row) error {
 		fmt.Fprintf(&b, "%s\n%s\n", line, strings.Repeat("-", len(line)))
 	}
 	fmt.Fprintf(&b, "%-11s %-26s %-9s %-9s %-8s %-19s %5s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test,
-		clip(r.Contender(), 26), dash(r.Security), dash(r.Scheduler), dash(r.Poll), clip(links(r), 19), conns(r),
+		clip(r.Contender(), 26), dash(r.Security), dash(r.Scheduler), dash(r.Poll),
+		clip(unless(r.Links == 0, Rates(r.LinkRates, r.Links)), 19), unless(r.Connections == 0, r.Connections),
 		Bytes(r.MessageBytes), r.Throughput*8/1e9, Count(r.OperationsPerSecond), lat(r.Latency, r.Latency.P50),
-		lat(r.Latency, r.Latency.P99),
-		Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered,
-		r.AcksExplicit, bad(r))
+		lat(r.Latency, r.Latency.P99), Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost,
+		r.FramesDuplicated, r.FramesReordered, r.AcksExplicit, unless(!r.IntegrityChecked, r.IntegrityErrors))
 	b.WriteString(effort(r, " %8s %8s %8s"))
 	if t.style.CPU {
 		fmt.Fprintf(&b, " %6.0f %6.0f %8.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
 			r.Seconds), r.PerGiB())
 	}
 	b.WriteString("\n")
-	if text := r.EffortText(); text != "" && isLatency(r) {
-		fmt.Fprintf(&b, "    %s\n", text)
-	}
-	for _, d := range r.IntegrityDetail {
-		fmt.Fprintf(&b, "    integrity: %s\n", d)
-	}
-	if r.Error != "" {
-		fmt.Fprintf(&b, "    failed: %s\n", r.Error)
-	}
+	remarks(&b, r, "    ")
 	_, err := io.WriteString(t.w, b.String())
 	return err
 }
@@ -70,36 +62,8 @@ func effort(r *Row, form string) string {
 // isLatency reports whether a row is read for its latency, with what each end spent on a message.
 func isLatency(r *Row) bool { return IsLatencyTest(r.Test) || r.Test == Atomic }
 
-// bad is the integrity column: a dash says that data was not checked.
-func bad(r *Row) string {
-	if !r.IntegrityChecked {
-		return "-"
-	}
-	return fmt.Sprint(r.IntegrityErrors)
-}
-
-// links are those there were; a dash where there was none.
-func links(r *Row) string {
-	if r.Links == 0 {
-		return "-"
-	}
-	return Rates(r.LinkRates, r.Links)
-}
-
-// conns is the number of connections; a dash where there are none of the transport's.
-func conns(r *Row) string {
-	if r.Connections == 0 {
-		return "-"
-	}
-	return fmt.Sprint(r.Connections)
-}
-
-func lat(l Latency, v float64) string {
-	if l.Count == 0 || v == 0 { // not measured; other programs do not tell every percentile
-		return "-"
-	}
-	return Nanos(v)
-}
+// lat is a latency; a dash where it was not measured: other programs do not tell every percentile.
+func lat(l Latency, v float64) string { return unless(l.Count == 0 || v == 0, Nanos(v)) }
 
 func clip(s string, n int) string {
 	if len(s) <= n {

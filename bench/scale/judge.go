@@ -21,25 +21,31 @@ func (res *Result) judge() {
 	idle, open := at["warm"], at["open"]
 	res.PerConnection, res.Used, res.Rested = res.perConn(idle, open), res.perConn(idle, at["used"]),
 		res.perConn(idle, at["rested"])
-	for _, what := range []string{"closed", "cycled", "closed again"} {
-		m := at[what]
-		res.compare(what+": the client's daemon", idle.Client.Daemon, m.Client.Daemon)
-		res.compare(what+": the server's daemon", idle.Server.Daemon, m.Server.Daemon)
-		res.compare(what+": the client", idle.Client.Application, m.Client.Application)
-		res.compare(what+": the server", idle.Server.Application, m.Server.Application)
+	for i := range res.Moments {
+		m := &res.Moments[i]
+		what := m.What
+		whole := what == "closed" || what == "cycled" || what == "closed again" // or as many connections as at first
+		later := whole && what != "closed" || what == "open again"
+		for i, p := range m.processes() {
+			who := fmt.Sprintf("%s: %s", what, processNames[i])
+			if whole {
+				res.compare(who, idle.processes()[i], p)
+			}
+			if daemon := i < 2; daemon && (later || what == "rested") {
+				res.heap(who, open.processes()[i], p)
+			}
+			if later {
+				res.resident(who, open.processes()[i], p)
+			}
+		}
 	}
-	for _, what := range []string{"rested", "cycled", "open again", "closed again"} {
-		m := at[what]
-		res.heap(what+": the client's daemon", open.Client.Daemon, m.Client.Daemon)
-		res.heap(what+": the server's daemon", open.Server.Daemon, m.Server.Daemon)
-	}
-	for _, what := range []string{"cycled", "open again", "closed again"} {
-		m := at[what]
-		res.resident(what+": the client's daemon", open.Client.Daemon, m.Client.Daemon)
-		res.resident(what+": the server's daemon", open.Server.Daemon, m.Server.Daemon)
-		res.resident(what+": the client", open.Client.Application, m.Client.Application)
-		res.resident(what+": the server", open.Server.Application, m.Server.Application)
-	}
+}
+
+// processNames are the names of what processes returns.
+var processNames = []string{"the client's daemon", "the server's daemon", "the client", "the server"}
+
+func (m *Moment) processes() []Usage {
+	return []Usage{m.Client.Daemon, m.Server.Daemon, m.Client.Application, m.Server.Application}
 }
 
 func (res *Result) perConn(idle, m *Moment) PerConn {

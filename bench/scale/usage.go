@@ -10,6 +10,7 @@ import (
 	"multiedge/bench/proc"
 	"multiedge/edge"
 	"multiedge/edge/node"
+	"multiedge/internal/inspect"
 )
 
 // Usage is what one process holds.
@@ -30,28 +31,12 @@ type Host struct {
 	Daemon      Usage `json:"daemon"`
 }
 
-// status is what of a daemon's status is looked at.
-type status struct {
-	PID         int    `json:"pid"`
-	Heap        uint64 `json:"heap_bytes"`
-	Goroutines  int    `json:"goroutines"`
-	Connections int    `json:"connections"`
-	Regions     int    `json:"regions"`
-	Exports     int    `json:"exports"`
-	Pinned      uint64 `json:"pinned_bytes"`
-}
-
 // look measures this process, after collecting its garbage, and the daemon behind d as it is.
 func look(ctx context.Context, d *edge.Device) (h Host) {
-	body := kit.Get(node.Status(ctx, d, "status"))
-	var st status
-	if err := json.Unmarshal(body, &st); err != nil {
-		kit.Fail("scale: the daemon's status: %w", err)
-	}
-	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions,
-		Exports: st.Exports, Pinned: st.Pinned}
-	h.Daemon.Resident = resident(st.PID)
-	h.Daemon.Descriptors = proc.Descriptors(st.PID)
+	var st inspect.Status
+	kit.Checkf(json.Unmarshal(kit.Get(node.Status(ctx, d, "status")), &st), "scale: the daemon's status")
+	h.Daemon = Usage{Heap: st.HeapBytes, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions,
+		Exports: st.Exports, Pinned: st.PinnedBytes, Resident: resident(st.PID), Descriptors: proc.Descriptors(st.PID)}
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -1,14 +1,17 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"multiedge/bench/bytestream"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 	"multiedge/edge/stream"
@@ -24,7 +27,7 @@ type streams struct {
 }
 
 // newStreams makes an end's memory; there are no streams yet.
-func newStreams(spec *Spec, client bool, mem *regions) (*streams, error) {
+func newStreams(spec *Spec, client bool, mem *regions) *streams {
 	st := &streams{}
 	echo := spec.Test == report.PingPong
 	for i := range spec.byteStreams() {
@@ -36,11 +39,11 @@ func newStreams(spec *Spec, client bool, mem *regions) (*streams, error) {
 		e, err := bytestream.NewEnd(spec.Size, spec.Region, sends || echo, !sends || echo)
 		if err != nil {
 			st.close()
-			return nil, err
+			kit.Check(err)
 		}
 		st.ends = append(st.ends, e)
 	}
-	return st, nil
+	return st
 }
 
 // registeredEnd is an end whose memory is that of writes and reads. With Copied it is used as any other would be.
@@ -77,12 +80,11 @@ func (st *streams) sends(i int, client bool) bool { return client == (i == 0) }
 var runs atomic.Uint64
 
 // listen offers a service for the streams of the client of c.
-func (st *streams) listen(ctx context.Context, c *edge.Conn) (err error) {
+func (st *streams) listen(ctx context.Context, c *edge.Conn) {
 	if st != nil {
-		st.listener, err = stream.Config{Device: c.Device()}.Listen(ctx,
-			fmt.Sprintf("%s-stream-%d", c.Service(), runs.Add(1)))
+		st.listener = kit.Get(stream.Config{Device: c.Device()}.Listen(ctx,
+			fmt.Sprintf("%s-stream-%d", c.Service(), runs.Add(1))))
 	}
-	return err
 }
 
 // service is what listen offers.
@@ -94,32 +96,24 @@ func (st *streams) service() string {
 }
 
 // accept waits for the client's streams.
-func (st *streams) accept(ctx context.Context) error {
+func (st *streams) accept(ctx context.Context) {
 	if st == nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, setupTime)
 	defer cancel()
 	for _, e := range st.ends {
-		s, err := st.listener.AcceptContext(ctx)
-		if err != nil {
-			return err
-		}
+		s := kit.Get(st.listener.AcceptContext(ctx))
 		e.Conn = s
 	}
-	return nil
 }
 
 // dial opens streams to the peer of c, one after the other: it accepts them in that order.
-func (st *streams) dial(ctx context.Context, c *edge.Conn, service string) error {
+func (st *streams) dial(ctx context.Context, c *edge.Conn, service string) {
 	for _, e := range st.ends {
-		s, err := stream.Config{Device: c.Device()}.Dial(ctx, c.Peer(), service)
-		if err != nil {
-			return err
-		}
+		s := kit.Get(stream.Config{Device: c.Device()}.Dial(ctx, c.Peer(), service))
 		e.Conn = s
 	}
-	return nil
 }
 
 // close ends the streams and gives the memory back.
@@ -136,7 +130,7 @@ func (st *streams) close() {
 }
 
 // run does one end's part.
-func (st *streams) run(ctx context.Context, spec *Spec, client bool) (*outcome, error) {
+func (st *streams) run(ctx context.Context, spec *Spec, client bool) *outcome {
 	stop := context.AfterFunc(ctx, func() {
 		for _, e := range st.ends {
 			_ = e.Conn.(*stream.Conn).SetDeadline(time.Unix(1, 0)) // a stream that is closed waits for nothing
@@ -149,30 +143,26 @@ func (st *streams) run(ctx context.Context, spec *Spec, client bool) (*outcome, 
 	}
 	start := mono.Now()
 	until := deadline(spec, start)
-	results := make(chan error, len(st.ends))
+	failed := make([]error, len(st.ends))
+	var all sync.WaitGroup
 	for i, e := range st.ends {
-		go func() {
-			var err error
-			switch {
-			case spec.Test == report.PingPong && client:
-				out.sent, err = e.Ping(until, out.lat)
-			case spec.Test == report.PingPong:
-				out.sent, err = e.Pong()
-			case st.sends(i, client):
-				out.sent, err = e.Send(until)
-			default:
-				err = e.Receive()
-			}
-			results <- err
-		}()
+		all.Go(func() {
+			failed[i] = kit.Try(func() {
+				switch {
+				case spec.Test == report.PingPong && client:
+					out.sent = e.Ping(until, out.lat)
+				case spec.Test == report.PingPong:
+					out.sent = e.Pong()
+				case st.sends(i, client):
+					out.sent = e.Send(until)
+				default:
+					e.Receive()
+				}
+			})
+		})
 	}
-	var err error
-	for range st.ends {
-		err = errors.Join(err, <-results)
-	}
+	all.Wait()
 	out.elapsed = mono.Now().Sub(start)
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	return out, err
+	kit.Check(cmp.Or(ctx.Err(), errors.Join(failed...)))
+	return out
 }

@@ -41,45 +41,38 @@ type DialOptions struct {
 const dialTime = 10 * time.Second
 
 // Dial opens a series with the server at o.Peer. A peer or service that is not there yet is waited for, some seconds.
-func Dial(ctx context.Context, a Attach, o DialOptions) (_ *Client, err error) {
-	for i := range o.Specs {
-		if err := o.Specs[i].check(); err != nil {
-			return nil, err
-		}
-	}
+func Dial(ctx context.Context, a Attach, o DialOptions) (*Client, error) {
 	o.service = a.Service
 	c := &Client{Attached: "daemon"}
 	if a.Embedded {
 		c.Attached = "embedded"
 	}
-	defer func() {
-		if err != nil {
-			c.Close()
-		}
-	}()
-	if c.dev, err = a.Open(ctx); err != nil {
+	if err := kit.Try(func() { c.dial(ctx, &a, o) }); err != nil {
+		c.Close()
 		return nil, err
 	}
+	return c, nil
+}
+
+func (c *Client) dial(ctx context.Context, a *Attach, o DialOptions) {
+	for i := range o.Specs {
+		kit.Check(o.Specs[i].check())
+	}
+	c.dev = kit.Get(a.Open(ctx))
 	c.probe = &Probe{c.dev, a.Embedded}
 	ours, theirs := needs(o.Specs)
 	conns := mostConns(o.Specs)
-	if c.mem, err = register(c.dev, ours, min(max(a.Region, minRegion), maxRegion)); err != nil {
-		return nil, err
-	}
+	c.mem = kit.Get(register(c.dev, ours, min(max(a.Region, minRegion), maxRegion)))
 	c.note(c.mem.note)
 	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target, Conns: conns}
 	if conns > 1 {
 		p.Series = rand.Uint64()
 	}
-	if c.conn, err = dialPatiently(ctx, c.dev, o, p.encode()); err != nil {
-		return nil, err
-	}
+	c.conn = kit.Get(dialPatiently(ctx, c.dev, o, p.encode()))
 	setup, cancel := setupContext(ctx, conns)
 	defer cancel()
-	if err := c.begin(setup); err != nil {
-		return nil, err
-	}
-	return c, c.join(setup, o, p, conns)
+	c.begin(setup)
+	c.join(setup, o, p, conns)
 }
 
 // dialPatiently dials until the server is there or dialTime has passed.
@@ -107,25 +100,15 @@ func dialPatiently(ctx context.Context, d *edge.Device, o DialOptions, data []by
 }
 
 // begin completes the series that was dialled.
-func (c *Client) begin(ctx context.Context) error {
+func (c *Client) begin(ctx context.Context) {
 	var ans answer
-	if err := json.Unmarshal(c.conn.Data(), &ans); err != nil {
-		return fmt.Errorf("the service at %s is not an edgebench server: %w", c.conn.Peer(), err)
-	}
+	kit.Checkf(json.Unmarshal(c.conn.Data(), &ans), "the service at %s is not an edgebench server", c.conn.Peer())
 	if ans.Note != "" {
 		c.note("at the server: " + ans.Note)
 	}
 	c.Region = min(ans.Region, c.mem.size)
-	var err error
-	if c.side, err = open(ctx, c.conn, c.mem); err != nil {
-		return err
-	}
-	r, err := c.probe.Read(ctx)
-	if err != nil {
-		return err
-	}
-	c.info = r.Info
-	return nil
+	c.side = open(ctx, c.conn, c.mem)
+	c.info = c.probe.Read(ctx).Info
 }
 
 func (c *Client) note(s string) {
@@ -176,7 +159,7 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 	p := c.side.prepare(*spec, true)
 	defer p.streams.close()
 	c.agree(ctx, p)
-	before := kit.Get(c.probe.Read(ctx))
+	before := c.probe.Read(ctx)
 	c.side.show = progressOf(spec, show)
 	if c.Begin != nil {
 		c.Begin()
@@ -188,7 +171,7 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 	out := c.side.execute(ctx, p, true)
 	row.StolenCPU = report.StolenSeconds() - stolen
 	row.OtherCPU = report.BusySeconds() - busy // less the measurement's own share, see fill
-	after := kit.Get(c.probe.Read(ctx))
+	after := c.probe.Read(ctx)
 	m := c.side.ch.receive(ctx)
 	switch {
 	case m.Done == nil:
@@ -204,7 +187,7 @@ func (c *Client) agree(ctx context.Context, p *setup) {
 	spec := &p.spec
 	setup, cancel := setupContext(ctx, spec.conns())
 	defer cancel()
-	kit.Check(c.side.reach(setup, spec, true))
+	c.side.reach(setup, spec, true)
 	c.side.ch.send(setup, &message{Run: spec})
 	m := c.side.ch.receive(setup)
 	switch {
@@ -213,7 +196,7 @@ func (c *Client) agree(ctx context.Context, p *setup) {
 	case m.Ready.Error != "":
 		kit.Fail("server: %s", m.Ready.Error)
 	case p.streams != nil:
-		kit.Check(p.streams.dial(setup, c.conn, m.Ready.Streams))
+		p.streams.dial(setup, c.conn, m.Ready.Streams)
 	}
 }
 

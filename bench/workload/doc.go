@@ -33,5 +33,5 @@
 //
 // # Notifications
 //
-// The 32 bits of a notification hold a kind in the upper four and a value below, see imm.go.
+// The 32 bits of a notification hold a kind in the upper four and a value below, see channel.go.
 package workload

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/edge"
 )
@@ -32,94 +33,76 @@ func setupContext(ctx context.Context, n int) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, setupTime+time.Duration(n)*perLane)
 }
 
-// each runs f for 0 to n-1, some at a time, and returns the first error. ctx given to f ends with it.
-func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+// each runs f, which may end by kit.Check, for 0 to n-1, some at a time, and ends with the first error. ctx given to f
+// ends with it.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int)) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	next := make(chan int)
+	var next atomic.Int64
 	for range min(n, laneWorkers) {
 		wg.Go(func() {
-			for i := range next {
-				if err := f(ctx, i); err != nil {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := kit.Try(func() { f(ctx, i) }); err != nil {
 					cancel(err)
-					return
 				}
 			}
 		})
 	}
-feed:
-	for i := range n {
-		select {
-		case next <- i:
-		case <-ctx.Done():
-			break feed
-		}
-	}
-	close(next)
 	wg.Wait()
-	return context.Cause(ctx)
+	kit.Check(context.Cause(ctx))
 }
 
 // exportData lets the peer of conn reach the data regions, except for their guard pages.
-func exportData(conn *edge.Conn, mem *regions) error {
+func exportData(conn *edge.Conn, mem *regions) {
 	for _, e := range []struct {
 		region *edge.Region
 		name   string
 		perm   edge.Perm
 	}{{mem.source, sourceName, edge.RemoteRead}, {mem.target, targetName, edge.RemoteWrite | edge.RemoteAtomic}} {
-		if e.region == nil {
-			continue
-		}
-		if _, err := e.region.Export(conn, e.name, e.perm, pattern.Guard, mem.size-2*pattern.Guard); err != nil {
-			return fmt.Errorf("exporting %s: %w", e.name, err)
+		if e.region != nil {
+			_, err := e.region.Export(conn, e.name, e.perm, pattern.Guard, mem.size-2*pattern.Guard)
+			kit.Checkf(err, "exporting %s", e.name)
 		}
 	}
-	return nil
 }
 
 // reach imports what it does not have yet of the peer's data regions.
-func (l *lane) reach(ctx context.Context, source, target bool) (err error) {
+func (l *lane) reach(ctx context.Context, source, target bool) {
 	if source && l.source == nil {
-		if l.source, err = l.conn.Import(ctx, sourceName); err != nil {
-			return fmt.Errorf("importing the peer's %s region: %w", sourceName, err)
-		}
+		l.source = importOf(ctx, l.conn, sourceName)
 	}
 	if target && l.target == nil {
-		if l.target, err = l.conn.Import(ctx, targetName); err != nil {
-			return fmt.Errorf("importing the peer's %s region: %w", targetName, err)
-		}
+		l.target = importOf(ctx, l.conn, targetName)
 	}
-	return nil
 }
 
-// join opens the further connections of a series at the client, n in all.
-func (c *Client) join(ctx context.Context, o DialOptions, p Params, n int) error {
+func importOf(ctx context.Context, conn *edge.Conn, name string) *edge.RemoteRegion {
+	r, err := conn.Import(ctx, name)
+	kit.Checkf(err, "importing the peer's %s region", name)
+	return r
+}
+
+// join opens the further connections of a series at the client, n in all. If it fails, closing the device ends them.
+func (c *Client) join(ctx context.Context, o DialOptions, p Params, n int) {
 	p.Joins = true
 	data := p.encode()
 	lanes := make([]lane, n-1)
-	err := each(ctx, n-1, func(ctx context.Context, i int) error {
+	each(ctx, n-1, func(ctx context.Context, i int) {
 		conn, err := c.dev.Dial(ctx, o.Peer, cmp.Or(o.service, Service), edge.Data(data))
-		if err != nil {
-			return fmt.Errorf("connection %d of %d: %w", i+2, n, err)
-		}
+		kit.Checkf(err, "connection %d of %d", i+2, n)
 		lanes[i].conn = conn
-		return exportData(conn, c.mem)
+		exportData(conn, c.mem)
 	})
-	if err != nil {
-		return err // closing the device ends the connections
-	}
 	c.side.lanes = append(c.side.lanes, lanes...)
-	return nil
 }
 
 // closeLanes ends the further connections of a side in good order; what goes wrong no longer matters.
 func (s *side) closeLanes() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	_ = each(ctx, len(s.lanes)-1, func(ctx context.Context, i int) error {
-		_ = s.lanes[i+1].conn.CloseContext(ctx)
-		return nil
+	_ = kit.Try(func() {
+		each(ctx, len(s.lanes)-1, func(ctx context.Context, i int) { _ = s.lanes[i+1].conn.CloseContext(ctx) })
 	})
 }
 
@@ -173,17 +156,14 @@ func (l *lobby) enter(k lobbyKey, conn *edge.Conn) error {
 }
 
 // join takes the n further connections of a series at the server.
-func (s *side) join(ctx context.Context, from <-chan *edge.Conn, n int) error {
+func (s *side) join(ctx context.Context, from <-chan *edge.Conn, n int) {
 	for range n {
 		select {
 		case conn := <-from:
 			s.lanes = append(s.lanes, lane{conn: conn})
-			if err := exportData(conn, s.mem); err != nil {
-				return err
-			}
+			exportData(conn, s.mem)
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d connections came: %w", len(s.lanes), n+1, ctx.Err())
+			kit.Fail("%d of %d connections came: %w", len(s.lanes), n+1, ctx.Err())
 		}
 	}
-	return nil
 }

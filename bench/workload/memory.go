@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"multiedge/bench/bytestream"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -45,21 +47,19 @@ func register(d *edge.Device, want memory, size int) (*regions, error) {
 }
 
 // data registers the data regions, or none.
-func (r *regions) data(d *edge.Device, want memory) (err error) {
-	if want.source {
-		if r.source, err = d.Register(r.size); err != nil {
-			return err
+func (r *regions) data(d *edge.Device, want memory) error {
+	err := kit.Try(func() {
+		if want.source {
+			r.source = kit.Get(d.Register(r.size))
 		}
-	}
-	if want.target {
-		if r.target, err = d.Register(r.size); err != nil {
-			if r.source != nil {
-				err = errors.Join(err, r.source.Close())
-			}
-			return err
+		if want.target {
+			r.target = kit.Get(d.Register(r.size))
 		}
+	})
+	if err != nil && r.source != nil {
+		err = errors.Join(err, r.source.Close())
 	}
-	return nil
+	return err
 }
 
 // close gives everything back.
@@ -71,4 +71,14 @@ func (r *regions) close() error {
 		}
 	}
 	return err
+}
+
+// touch writes to all of the data regions, as bytestream.Touch does for other transports, before anything is measured.
+func (r *regions) touch() {
+	if r.source != nil {
+		bytestream.Touch(r.source.Bytes())
+	}
+	if r.target != nil {
+		bytestream.Touch(r.target.Bytes())
+	}
 }

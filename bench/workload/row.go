@@ -24,7 +24,7 @@ func (c *Client) row(s *Spec) *report.Row {
 }
 
 // fill completes a row from what both ends saw.
-func fill(r *report.Row, s *Spec, out *outcome, here usage, there *Report) {
+func fill(r *report.Row, s *Spec, out *outcome, here *Reading, there *Report) {
 	r.Operations = out.sent
 	if s.serverSends() || report.IsLatencyTest(s.Test) { // the server's messages count as well
 		r.Operations += there.Sent

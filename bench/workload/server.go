@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -78,94 +77,78 @@ func (sv *server) serve(ctx context.Context, req *edge.Request) error {
 	if err != nil {
 		return errors.Join(err, req.Refuse(err.Error()))
 	}
-	if p.Joins {
-		return sv.joins(ctx, req, lobbyKey{req.Peer(), p.Series})
-	}
-	return sv.series(ctx, req, &p)
+	return kit.Try(func() {
+		if p.Joins {
+			sv.joins(ctx, req, lobbyKey{req.Peer(), p.Series})
+		} else {
+			sv.series(ctx, req, &p)
+		}
+	})
 }
 
 // joins accepts a further connection and passes it on to its series.
-func (sv *server) joins(ctx context.Context, req *edge.Request, k lobbyKey) error {
+func (sv *server) joins(ctx context.Context, req *edge.Request, k lobbyKey) {
 	setup, cancel := context.WithTimeout(ctx, setupTime)
 	defer cancel()
-	conn, err := req.Accept(setup, nil)
-	if err != nil {
-		return err
-	}
+	conn := kit.Get(req.Accept(setup, nil))
 	if err := sv.lobby.enter(k, conn); err != nil {
-		return errors.Join(err, conn.Abort())
+		kit.Check(errors.Join(err, conn.Abort()))
 	}
-	return nil
+}
+
+// refused ends a series that cannot begin, and tells the client why.
+func refused(req *edge.Request, err error) {
+	if err != nil {
+		kit.Check(errors.Join(err, req.Refuse(err.Error())))
+	}
 }
 
 // series serves one client until it goes.
-func (sv *server) series(ctx context.Context, req *edge.Request, p *Params) (err error) {
+func (sv *server) series(ctx context.Context, req *edge.Request, p *Params) {
 	further := max(p.Conns, 1) - 1
 	var joined <-chan *edge.Conn
 	if key := (lobbyKey{req.Peer(), p.Series}); further > 0 {
-		if joined, err = sv.lobby.open(key, further); err != nil {
-			return errors.Join(err, req.Refuse(err.Error()))
-		}
+		var err error
+		joined, err = sv.lobby.open(key, further)
+		refused(req, err)
 		defer sv.lobby.close(key)
 	}
 	mem, err := register(sv.dev, memory{p.Source, p.Target}, min(p.Region, max(sv.attach.Region, minRegion)))
-	if err != nil {
-		return errors.Join(err, req.Refuse(err.Error()))
-	}
-	defer func() { err = errors.Join(err, mem.close()) }()
-	data, err := json.Marshal(answer{Region: mem.size, Note: mem.note})
-	if err != nil {
-		return err
-	}
-	setup, cancel := setupContext(ctx, further)
-	defer cancel()
-	conn, err := req.Accept(setup, data)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), closeTime)
+	refused(req, err)
+	err = kit.Try(func() {
+		setup, cancel := setupContext(ctx, further)
 		defer cancel()
-		_ = conn.CloseContext(end) // what went wrong is known already
-	}()
-	s, err := open(setup, conn, mem)
-	if err != nil {
-		return err
-	}
-	defer s.closeLanes()
-	if err := s.join(setup, joined, further); err != nil {
-		return err
-	}
-	sv.attach.log("client on %s: regions of %s, %s", conn.Peer(), report.Bytes(mem.size),
-		report.Plural(further+1, "connection"))
-	return kit.Try(func() { s.serve(ctx, sv.probe) })
+		conn := kit.Get(req.Accept(setup, kit.Get(json.Marshal(answer{Region: mem.size, Note: mem.note}))))
+		defer func() {
+			end, cancel := context.WithTimeout(context.Background(), closeTime)
+			defer cancel()
+			_ = conn.CloseContext(end) // what went wrong is known already
+		}()
+		s := open(setup, conn, mem)
+		defer s.closeLanes()
+		s.join(setup, joined, further)
+		sv.attach.log("client on %s: regions of %s, %s", conn.Peer(), report.Bytes(mem.size),
+			report.Plural(further+1, "connection"))
+		s.serve(ctx, sv.probe)
+	})
+	kit.Check(errors.Join(err, mem.close()))
 }
 
 // open exchanges memory with the peer and returns the series's side.
-func open(ctx context.Context, conn *edge.Conn, mem *regions) (*side, error) {
-	if _, err := mem.control.Export(conn, controlName, edge.RemoteWrite, 0, inboxSize); err != nil {
-		return nil, fmt.Errorf("exporting %s: %w", controlName, err)
-	}
-	if err := exportData(conn, mem); err != nil {
-		return nil, err
-	}
-	remote, err := conn.Import(ctx, controlName)
-	if err != nil {
-		return nil, fmt.Errorf("importing the peer's %s region: %w", controlName, err)
-	}
-	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, lanes: []lane{{conn: conn}}, mem: mem},
-		nil
+func open(ctx context.Context, conn *edge.Conn, mem *regions) *side {
+	_, err := mem.control.Export(conn, controlName, edge.RemoteWrite, 0, inboxSize)
+	kit.Checkf(err, "exporting %s", controlName)
+	exportData(conn, mem)
+	remote := importOf(ctx, conn, controlName)
+	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, lanes: []lane{{conn: conn}}, mem: mem}
 }
 
 // reach imports the data regions a measurement needs of the peer, on each connection that it uses.
-func (s *side) reach(ctx context.Context, spec *Spec, client bool) error {
+func (s *side) reach(ctx context.Context, spec *Spec, client bool) {
 	wantSource := spec.Test == report.Read && (client || spec.serverSends())
 	wantTarget := spec.Test != report.Read && !spec.ByteStream && (client || spec.serverSends() ||
 		spec.Test == report.PingPong)
-	return each(ctx, spec.conns(), func(ctx context.Context, i int) error {
-		return s.lanes[i].reach(ctx, wantSource,
-			wantTarget)
-	})
+	each(ctx, spec.conns(), func(ctx context.Context, i int) { s.lanes[i].reach(ctx, wantSource, wantTarget) })
 }
 
 // serve answers the client's requests until it says goodbye or goes away.
@@ -196,7 +179,7 @@ func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) {
 			p.streams.close()
 		}
 	}()
-	if err := kit.Try(func() { p = s.readyFor(ctx, &spec); before = kit.Get(probe.Read(ctx)) }); err != nil {
+	if err := kit.Try(func() { p = s.readyFor(ctx, &spec); before = probe.Read(ctx) }); err != nil {
 		s.ch.send(ctx, &message{Ready: &ready{Error: err.Error()}})
 		return
 	}
@@ -212,12 +195,12 @@ func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) {
 
 // measure does the server's part and reports it.
 func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Probe) *Report {
-	kit.Check(p.streams.accept(ctx))
+	p.streams.accept(ctx)
 	if p.spec.serverSends() {
 		s.ch.awaitGo(ctx)
 	}
 	out := s.execute(ctx, p, false)
-	u := kit.Get(probe.Read(ctx)).since(before)
+	u := probe.Read(ctx).since(before)
 	return &Report{
 		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Process: u.process, Daemon: u.daemon,
 		Faults:   u.faults,
@@ -235,9 +218,9 @@ func (s *side) readyFor(ctx context.Context, spec *Spec) *setup {
 	if spec.Region > s.mem.size {
 		kit.Fail("regions of %d bytes are wanted, %d are registered", spec.Region, s.mem.size)
 	}
-	kit.Check(s.reach(ctx, spec, false))
+	s.reach(ctx, spec, false)
 	p := s.prepare(*spec, false)
-	if err := p.streams.listen(ctx, s.ch.conn); err != nil {
+	if err := kit.Try(func() { p.streams.listen(ctx, s.ch.conn) }); err != nil {
 		p.streams.close()
 		kit.Check(err)
 	}

@@ -53,7 +53,7 @@ func (s *side) prepare(spec Spec, client bool) *setup {
 		kit.Fail("%w: choose smaller messages or a larger --region", err)
 	}
 	if spec.ByteStream {
-		p.streams = kit.Get(newStreams(&spec, client, s.mem))
+		p.streams = newStreams(&spec, client, s.mem)
 		return p
 	}
 	if !spec.Integrity {
@@ -81,7 +81,7 @@ func (s *side) execute(ctx context.Context, p *setup, client bool) *outcome {
 	sends := client || p.spec.serverSends()
 	switch {
 	case p.streams != nil:
-		return kit.Get(p.streams.run(ctx, &p.spec, client))
+		return p.streams.run(ctx, &p.spec, client)
 	case p.spec.Test == report.PingPong && client:
 		return s.ping(ctx, p)
 	case p.spec.Test == report.PingPong:

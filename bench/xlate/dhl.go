@@ -3,6 +3,7 @@ package xlate
 import (
 	"fmt"
 
+	"multiedge/bench/kit"
 	"multiedge/regmem"
 )
 
@@ -65,19 +66,18 @@ func SimulateDHL(l *Lookups, cfg DHLConfig) (*DHLCounts, error) {
 		return nil, fmt.Errorf("xlate: a high-water mark of %d pages, looked at every %d lookups: neither may be "+
 			"negative", cfg.HighWater, cfg.Every)
 	}
-	for _, pages := range l.Nodes {
-		s, err := newDHL(l, cfg, total)
-		if err != nil {
-			return nil, err
-		}
-		for i := range pages {
-			s.lookup(&pages[i])
-			if cfg.HighWater > 0 && (i+1)%cfg.Every == 0 {
-				s.pass()
+	err := kit.Try(func() {
+		for _, pages := range l.Nodes {
+			s := newDHL(l, cfg, total)
+			for i := range pages {
+				s.lookup(&pages[i])
+				if cfg.HighWater > 0 && (i+1)%cfg.Every == 0 {
+					s.pass()
+				}
 			}
 		}
-	}
-	return total, nil
+	})
+	return total, err
 }
 
 // dhl is one node.
@@ -90,21 +90,20 @@ type dhl struct {
 	pinned int              // lines of all processes
 }
 
-func newDHL(l *Lookups, cfg DHLConfig, total *DHLCounts) (s *dhl, err error) {
-	s = &dhl{cfg: cfg, n: total, seen: map[owned]bool{}}
-	s.cache, err = regmem.NewCache[uint32](regmem.CacheConfig{Entries: cfg.Entries, Ways: cfg.Ways, Line: cfg.Line})
-	for id := 0; id < l.Processes && err == nil; id++ {
-		var t *regmem.Chunks
+func newDHL(l *Lookups, cfg DHLConfig, total *DHLCounts) *dhl {
+	s := &dhl{cfg: cfg, n: total, seen: map[owned]bool{}}
+	s.cache = kit.Get(regmem.NewCache[uint32](regmem.CacheConfig{Entries: cfg.Entries, Ways: cfg.Ways, Line: cfg.Line}))
+	for id := range uint32(l.Processes) {
 		idle := func(a, b regmem.ChunkUse) bool {
-			if ac, bc := s.cached(uint32(id), a.Chunk), s.cached(uint32(id), b.Chunk); ac != bc {
+			if ac, bc := s.cached(id, a.Chunk), s.cached(id, b.Chunk); ac != bc {
 				return bc // what is cached is in use
 			}
 			return a.Age > b.Age
 		}
-		t, err = regmem.NewChunks(regmem.ChunksConfig{Chunks: l.Span/uint64(cfg.Line) + 1, Before: idle})
-		s.tables = append(s.tables, t)
+		s.tables = append(s.tables, kit.Get(regmem.NewChunks(regmem.ChunksConfig{Chunks: l.Span/uint64(cfg.Line) + 1,
+			Before: idle})))
 	}
-	return s, err
+	return s
 }
 
 func (s *dhl) cached(id uint32, line uint64) bool {

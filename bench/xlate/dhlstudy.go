@@ -133,10 +133,8 @@ func dhlHighWater(r *runner, a *app) {
 
 // dhlTrends says of what the paper saw whether it is so here.
 func (r *runner) dhlTrends() {
-	if t := r.existing("figure5"); t != nil {
-		r.dhlMissTrends(t)
-	}
-	if t := r.existing("figure7"); t != nil {
+	r.with("figure5", r.dhlMissTrends)
+	r.with("figure7", func(t *Table) {
 		var n among
 		for _, a := range r.apps {
 			v := t.get(a.name, "run time")
@@ -145,17 +143,17 @@ func (r *runner) dhlTrends() {
 		r.trend("overhead", "figure 7", "Run time grows by at most 3 % for all but one program.", len(n.no) <= 1,
 			"The runs are short: nearly all misses of Radix are first uses, whose pinning is charged here and "+
 				"would be spread over a longer run. Radix is the paper's exception as well.", "%s kernels", &n)
-	}
-	if t := r.existing("figure3"); t != nil {
-		small := 0.0
+	})
+	r.with("figure3", func(t *Table) {
+		small, cache := 0.0, t.get(r.apps[0].name, "cache")
 		for _, a := range r.apps {
 			small = max(small, t.get(a.name, "static table"))
 		}
 		r.trend("memory", "figure 3", "A cache of C16.L64.A4 takes less than the table of all pages (75 of 256 "+
-			"KiB).", small > t.get(r.apps[0].name, "cache"),
-			"Problems this small have tables smaller than that cache.", "cache of %.0f KiB; tables up to %.0f KiB "+
-				"(smaller problems have smaller tables than the cache)", t.get(r.apps[0].name, "cache"), small)
-	}
+			"KiB).", small > cache, "Problems this small have tables smaller than that cache.",
+			"cache of %.0f KiB; tables up to %.0f KiB (smaller problems have smaller tables than the cache)", cache,
+			small)
+	})
 }
 
 func (r *runner) dhlMissTrends(t *Table) {
@@ -202,28 +200,19 @@ func (r *runner) dhlMissTrends(t *Table) {
 
 // dhlFigures draws figures 5 and 6.
 func (r *runner) dhlFigures() (figs []figure.Figure) {
-	if t := r.existing("figure5"); t != nil {
-		kinds := []string{"send, cold", "send, non-cold", "receive, cold", "receive, non-cold"}
-		f := figure.Figure{ID: "figure5", Title: "Figure 5: misses by path and kind", Caption: "For each size and " +
-			"line, bars of 2, 4 and 8 ways."}
-		for i, k := range kinds {
-			f.Legend = append(f.Legend, figure.Entry{Text: k, Style: []int{0, 5, 1, 4}[i], Bar: true})
-		}
+	r.with("figure5", func(t *Table) {
+		kinds, colours := t.Columns[1:5], []int{0, 5, 1, 4}
+		f := figure.Figure{ID: "figure5", Title: "Figure 5: misses by path and kind", Legend: boxes(kinds, colours),
+			Caption: "For each size and line, bars of 2, 4 and 8 ways."}
 		for _, a := range r.apps {
-			p := figure.Panel{Title: a.name, XLabel: "cache size (K entries), line", YLabel: "misses for each " +
-				"lookup (%)", Width: 1.25}
+			p := figure.Panel{Title: a.name, XLabel: "cache size (K entries), line",
+				YLabel: "misses for each lookup (%)", Width: 1.25}
 			for _, c := range dhlSizes {
 				for _, l := range dhlLines {
 					p.Names = append(p.Names, fmt.Sprintf("%d,%d", c>>10, l))
 					var group []figure.Bar
 					for _, w := range dhlWays {
-						var b figure.Bar
-						for i, k := range kinds {
-							b.Parts = append(b.Parts,
-								figure.Part{Value: t.get(a.name+" "+DHLConfig{c, l, w, 0, 0}.Name(), k),
-									Color: []int{0, 5, 1, 4}[i]})
-						}
-						group = append(group, b)
+						group = append(group, t.stack(a.name+" "+DHLConfig{c, l, w, 0, 0}.Name(), kinds, colours))
 					}
 					p.Bars = append(p.Bars, group)
 				}
@@ -231,26 +220,24 @@ func (r *runner) dhlFigures() (figs []figure.Figure) {
 			f.Panels = append(f.Panels, p)
 		}
 		figs = append(figs, f)
-	}
-	if t := r.existing("figure6"); t != nil {
-		f := figure.Figure{ID: "figure6", Title: "Figure 6: speedup by the model", Caption: t.Caption}
-		for i, c := range t.Columns[1:] {
-			f.Legend = append(f.Legend, figure.Entry{Text: c, Style: i, Bar: true})
-		}
+	})
+	r.with("figure6", func(t *Table) {
+		kinds, colours := t.Columns[1:], []int{0, 1, 2, 3}
+		f := figure.Figure{ID: "figure6", Title: "Figure 6: speedup by the model", Caption: t.Caption,
+			Legend: boxes(kinds, colours)}
 		for _, a := range r.apps {
 			p := figure.Panel{Title: a.name, XLabel: "entries of a line", YLabel: "speedup"}
 			for _, l := range dhlLines {
 				p.Names = append(p.Names, fmt.Sprint(l))
 				var group []figure.Bar
-				for i, c := range t.Columns[1:] {
-					group = append(group, figure.Bar{Parts: []figure.Part{{Value: t.get(fmt.Sprintf("%s L%d", a.name,
-						l), c), Color: i}}})
+				for i := range kinds {
+					group = append(group, t.stack(fmt.Sprintf("%s L%d", a.name, l), kinds[i:i+1], colours[i:]))
 				}
 				p.Bars = append(p.Bars, group)
 			}
 			f.Panels = append(f.Panels, p)
 		}
 		figs = append(figs, f)
-	}
+	})
 	return figs
 }

@@ -50,16 +50,12 @@ func (s *Study) HTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	drawings, err := figure.Draw(s.Figures)
-	if err != nil {
-		return err
-	}
 	return pageTemplate.Execute(w, struct {
 		*Study
 		Agreeing, Reached, Missed int
 		Drawings                  []figure.Drawing
 		Data                      template.JS
-	}{s, s.count(false, true), s.count(true, true), s.count(true, false), drawings, template.JS(data)})
+	}{s, s.count(false, true), s.count(true, true), s.count(true, false), figure.Draw(s.Figures), template.JS(data)})
 }
 
 // JSON writes everything.

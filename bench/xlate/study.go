@@ -231,13 +231,21 @@ func (t *Table) Add(label string, cells ...Cell) { t.Rows = append(t.Rows, Row{l
 
 // find returns our value in a row and column; false if there is none.
 func (t *Table) find(label, column string) (float64, bool) {
-	c := slices.Index(t.Columns, column) - 1
-	for _, row := range t.Rows {
-		if row.Label == label && c >= 0 && c < len(row.Cells) && row.Cells[c].Ours != nil {
-			return *row.Cells[c].Ours, true
-		}
+	if c := t.cell(label, column); c.Ours != nil {
+		return *c.Ours, true
 	}
 	return 0, false
+}
+
+// cell returns the cell in a row and column; an empty one if there is none.
+func (t *Table) cell(label, column string) (cell Cell) {
+	c := slices.Index(t.Columns, column) - 1
+	for _, row := range t.Rows {
+		if row.Label == label && c >= 0 && c < len(row.Cells) {
+			return row.Cells[c]
+		}
+	}
+	return cell
 }
 
 // Text is a cell without a number.

@@ -1,8 +1,10 @@
 package xlate
 
 import (
+	"container/list"
 	"fmt"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/xlate/trace"
 	"multiedge/regmem"
 )
@@ -68,16 +70,15 @@ func (c *Counts) Micros() float64 {
 // Simulate runs the lookups of a trace's nodes, each on its own, through a mechanism.
 func Simulate(l *Lookups, cfg Config) (*Counts, error) {
 	total := &Counts{}
-	for _, pages := range l.Nodes {
-		s, err := newSim(l, cfg, total)
-		if err != nil {
-			return nil, err
+	err := kit.Try(func() {
+		for _, pages := range l.Nodes {
+			s := newSim(l, cfg, total)
+			for i := range pages {
+				s.lookup(&pages[i])
+			}
 		}
-		for i := range pages {
-			s.lookup(&pages[i])
-		}
-	}
-	return total, nil
+	})
+	return total, err
 }
 
 // Lookups are the translations that a trace asks for: page by page, by node, in order.
@@ -173,14 +174,14 @@ type process struct {
 	limit  int
 }
 
-func newSim(l *Lookups, cfg Config, total *Counts) (*sim, error) {
+func newSim(l *Lookups, cfg Config, total *Counts) *sim {
 	if cfg.Prefetch < 0 || cfg.Prepin < 0 || cfg.Limit < 0 || cfg.Limit > 0 && cfg.Prepin > cfg.Limit {
-		return nil, fmt.Errorf("xlate: prefetch %d, prepin %d, limit %d: none may be negative, and no more pinned "+
+		kit.Fail("xlate: prefetch %d, prepin %d, limit %d: none may be negative, and no more pinned "+
 			"at once than the limit", cfg.Prefetch, cfg.Prepin, cfg.Limit)
 	}
 	cfg.Prefetch, cfg.Prepin = max(cfg.Prefetch, 1), max(cfg.Prepin, 1)
 	if cfg.Optimal && cfg.Prepin > 1 {
-		return nil, fmt.Errorf("xlate: the optimal policy is of pages that are pinned when they are used: set " +
+		kit.Fail("xlate: the optimal policy is of pages that are pinned when they are used: set " +
 			"prepin to 1")
 	}
 	s := &sim{cfg: cfg, n: total, procs: make([]process, l.Processes), span: l.Span}
@@ -195,21 +196,17 @@ func newSim(l *Lookups, cfg Config, total *Counts) (*sim, error) {
 			p.next = make([]uint32, l.Span)
 			table.Before = func(a, b regmem.ChunkUse) bool { return p.next[a.Chunk] > p.next[b.Chunk] }
 		}
-		var err error
-		if p.table, err = regmem.NewChunks(table); err != nil {
-			return nil, err
-		}
+		p.table = kit.Get(regmem.NewChunks(table))
 	}
 	if cfg.Mechanism == PerProcess {
-		return s, nil
+		return s
 	}
 	if cfg.Classify {
 		s.shadow, s.seen = newRecency(cfg.Entries), map[owned]bool{}
 	}
-	var err error
 	shape := regmem.CacheConfig{Entries: cfg.Entries, Ways: max(cfg.Ways, 1), Line: 1, Offset: !cfg.NoOffset}
-	s.cache, err = regmem.NewCache[uint32](shape)
-	return s, err
+	s.cache = kit.Get(regmem.NewCache[uint32](shape))
+	return s
 }
 
 // lookup translates one page.
@@ -344,4 +341,32 @@ func (s *sim) classify(l *Lookup, hit bool) {
 		s.n.Capacity++
 	}
 	s.seen[k] = true
+}
+
+// recency is a fully associative cache that evicts the least recently used.
+type recency struct {
+	size  int
+	order *list.List // of owned, the latest used first
+	at    map[owned]*list.Element
+}
+
+func newRecency(size int) *recency {
+	return &recency{size: size, order: list.New(), at: make(map[owned]*list.Element, size)}
+}
+
+// use reports whether k is in the cache, and puts it there.
+func (r *recency) use(k owned) (hit bool) {
+	e, hit := r.at[k]
+	switch {
+	case hit:
+	case r.order.Len() < r.size:
+		e = r.order.PushBack(k)
+	default:
+		e = r.order.Back()
+		delete(r.at, e.Value.(owned))
+		e.Value = k
+	}
+	r.order.MoveToFront(e)
+	r.at[k] = e
+	return hit
 }

@@ -313,36 +313,26 @@ func ModelTable6(c LookupCost) (utlb, intr float64) {
 
 // utlbFigures draws figures 7 and 8, and the costs of table 4.
 func (r *runner) utlbFigures() (figs []figure.Figure) {
-	if t := r.existing("figure7"); t != nil {
+	r.with("figure7", func(t *Table) {
+		kinds, colours := t.Columns[1:], []int{0, 1, 4}
 		f := figure.Figure{ID: "figure7", Title: "Figure 7: why lookups miss", Caption: t.Caption,
-			Legend: []figure.Entry{{Text: "compulsory", Style: 0, Bar: true}, {Text: "capacity", Style: 1, Bar: true},
-				{Text: "conflict", Style: 4, Bar: true}}}
+			Legend: boxes(kinds, colours)}
 		for _, a := range r.apps {
-			p := figure.Panel{Title: a.name, XLabel: "entries of the cache", YLabel: "misses for each " +
-				"lookup", Names: sizeNames()}
+			p := figure.Panel{Title: a.name, XLabel: "entries of the cache", YLabel: "misses for each lookup",
+				Names: sizeNames()}
 			for _, size := range sizeNames() {
-				var b figure.Bar
-				for i, kind := range []string{"compulsory", "capacity", "conflict"} {
-					v, _ := t.find(a.name+" "+size, kind)
-					b.Parts = append(b.Parts, figure.Part{Value: v, Color: []int{0, 1, 4}[i]})
-				}
-				p.Bars = append(p.Bars, []figure.Bar{b})
+				p.Bars = append(p.Bars, []figure.Bar{t.stack(a.name+" "+size, kinds, colours)})
 			}
 			f.Panels = append(f.Panels, p)
 		}
 		figs = append(figs, f)
-	}
-	if t := r.existing("figure8"); t != nil {
-		for _, unit := range []struct{ id, suffix, title, label string }{
-			{"figure8-misses", "", "Figure 8: prefetching, misses", "misses for each " +
-				"lookup"}, {"figure8-cost", ", us", "Figure 8: prefetching, cost", "cost of a lookup (us)"},
-		} {
-			figs = append(figs, r.prefetchFigure(t, unit.id, unit.suffix, unit.title, unit.label))
-		}
-	}
-	if t := r.existing("table4"); t != nil {
-		figs = append(figs, r.costFigure(t))
-	}
+	})
+	r.with("figure8", func(t *Table) {
+		figs = append(figs, r.prefetchFigure(t, "figure8-misses", "", "Figure 8: prefetching, misses",
+			"misses for each lookup"), r.prefetchFigure(t, "figure8-cost", ", us", "Figure 8: prefetching, cost",
+			"cost of a lookup (us)"))
+	})
+	r.with("table4", func(t *Table) { figs = append(figs, r.costFigure(t)) })
 	return figs
 }
 
@@ -377,18 +367,13 @@ func (r *runner) costFigure(t *Table) figure.Figure {
 	for _, a := range r.apps {
 		p := figure.Panel{Title: a.name, XLabel: "entries of the cache", YLabel: "cost of a lookup " +
 			"(us)", Names: sizeNames()}
-		for style, column := range []int{3, 6} { // the costs of both
+		for style, column := range []string{"cost", "cost, intr"} {
 			mine, theirs := figure.Line{Style: style}, figure.Line{Style: style, Thin: true}
-			for _, row := range t.Rows {
-				for x, size := range sizeNames() {
-					if row.Label != a.name+" "+size {
-						continue
-					}
-					c := row.Cells[column]
-					mine.X, mine.Y = append(mine.X, float64(x)), append(mine.Y, *c.Ours)
-					if c.Paper != nil {
-						theirs.X, theirs.Y = append(theirs.X, float64(x)), append(theirs.Y, *c.Paper)
-					}
+			for x, size := range sizeNames() {
+				c := t.cell(a.name+" "+size, column)
+				mine.X, mine.Y = append(mine.X, float64(x)), append(mine.Y, *c.Ours)
+				if c.Paper != nil {
+					theirs.X, theirs.Y = append(theirs.X, float64(x)), append(theirs.Y, *c.Paper)
 				}
 			}
 			p.Lines = append(p.Lines, mine)
@@ -403,10 +388,33 @@ func (r *runner) costFigure(t *Table) figure.Figure {
 
 // existing returns a table that was made; nil if it was not asked for.
 func (r *runner) existing(id string) *Table {
-	for i := range r.out.Tables {
-		if r.out.Tables[i].ID == id {
-			return &r.out.Tables[i]
-		}
+	if i := slices.IndexFunc(r.out.Tables, func(t Table) bool { return t.ID == id }); i >= 0 {
+		return &r.out.Tables[i]
 	}
 	return nil
+}
+
+// with does something with a table, if it was asked for.
+func (r *runner) with(id string, do ...func(*Table)) {
+	if t := r.existing(id); t != nil {
+		for _, f := range do {
+			f(t)
+		}
+	}
+}
+
+// stack is a bar of some columns of a row, with a colour for each.
+func (t *Table) stack(row string, columns []string, colours []int) (b figure.Bar) {
+	for i, c := range columns {
+		b.Parts = append(b.Parts, figure.Part{Value: t.get(row, c), Color: colours[i]})
+	}
+	return b
+}
+
+// boxes is the legend of stacked bars.
+func boxes(names []string, colours []int) (l []figure.Entry) {
+	for i, name := range names {
+		l = append(l, figure.Entry{Text: name, Style: colours[i], Bar: true})
+	}
+	return l
 }

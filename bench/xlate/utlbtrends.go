@@ -38,32 +38,15 @@ const strided = "A process of FFT uses a page or two of each row, so that its pa
 
 // utlbTrends says of each thing that the paper's evaluation saw whether it is so here.
 func (r *runner) utlbTrends() {
-	if t := r.existing("table4"); t != nil {
-		r.trendUnpins(t, "table4", "table 4", "unlimited memory")
-		r.trendSizes(t)
-		r.trendMisses(t)
-		r.trendCost(t)
-	}
-	if t := r.existing("table5"); t != nil {
-		r.trendUnpins(t, "table5", "table 5", "4 MB for each process")
-	}
-	if t := r.existing("table7"); t != nil {
-		r.trendPrepin(t)
-	}
-	if t := r.existing("table8"); t != nil {
-		r.trendOffset(t)
-		r.trendWays(t)
-	}
-	if t := r.existing("figure7"); t != nil {
-		r.trendCompulsory(t)
-	}
-	if t := r.existing("figure8"); t != nil {
-		r.trendPrefetch(t)
-	}
+	r.with("table4", func(t *Table) { r.trendUnpins(t, "table4", "table 4", "unlimited memory") }, r.trendSizes,
+		r.trendMisses, r.trendCost)
+	r.with("table5", func(t *Table) { r.trendUnpins(t, "table5", "table 5", "4 MB for each process") })
+	r.with("table7", r.trendPrepin)
+	r.with("table8", r.trendOffset, r.trendWays)
+	r.with("figure7", r.trendCompulsory)
+	r.with("figure8", r.trendPrefetch)
 	for _, id := range []string{"vmmc-table3", "vmmc-table4"} {
-		if t := r.existing(id); t != nil {
-			r.trendHits(t, id)
-		}
+		r.with(id, func(t *Table) { r.trendHits(t, id) })
 	}
 }
 
@@ -167,11 +150,8 @@ func (r *runner) trendHits(t *Table, id string) {
 
 // both returns our value and the paper's in a row and column; false if either is missing.
 func (t *Table) both(label, column string) (ours, paper float64, ok bool) {
-	c := slices.Index(t.Columns, column) - 1
-	for _, row := range t.Rows {
-		if row.Label == label && c >= 0 && c < len(row.Cells) && row.Cells[c].Ours != nil && row.Cells[c].Paper != nil {
-			return *row.Cells[c].Ours, *row.Cells[c].Paper, true
-		}
+	if c := t.cell(label, column); c.Ours != nil && c.Paper != nil {
+		return *c.Ours, *c.Paper, true
 	}
 	return 0, 0, false
 }

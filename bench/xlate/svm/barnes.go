@@ -1,6 +1,7 @@
 package svm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -102,16 +103,7 @@ func (b *barnes) sort() {
 		}
 		b.key[i] = k
 	}
-	slices.SortFunc(b.order, func(i, j int) int {
-		switch {
-		case b.key[i] != b.key[j]:
-			if b.key[i] < b.key[j] {
-				return -1
-			}
-			return 1
-		}
-		return i - j
-	})
+	slices.SortFunc(b.order, func(i, j int) int { return cmp.Or(cmp.Compare(b.key[i], b.key[j]), i-j) })
 }
 
 // build makes the subtrees of the process's regions, of the bodies that are there, whoever moves them.

@@ -1,14 +1,11 @@
 // Package svm makes the traces that the founding papers took from SPLASH-2 programs: kernels of our own, on a model of
-// a home-based
-// release-consistent shared virtual memory (UTLB §6), with every access tracked by page.
+// a home-based release-consistent shared virtual memory (UTLB §6), with every access tracked by page.
 //
 // A World has nodes of several processes that share memory in hardware. Every page has a home process; its node always
-// has the page. Another
-// node fetches the page from there when one of its processes touches it, and may use its copy until it learns that
-// somebody on another node wrote the page:
-// at a barrier, or with a lock (lazy release consistency with vector clocks). Who writes a page that is at home
-// elsewhere sends
-// what changed to the home when it releases a lock or arrives at a barrier.
+// has the page. Another node fetches the page from there when one of its processes touches it, and may use its copy
+// until it learns that somebody on another node wrote the page: at a barrier, or with a lock (lazy release consistency
+// with vector clocks). Who writes a page that is at home elsewhere sends what changed to the home when it releases a
+// lock or arrives at a barrier.
 //
 // Processes are coroutines on virtual clocks; whoever is earliest runs. The same seed gives the same trace.
 package svm

@@ -49,64 +49,67 @@ func ReadBinary(in io.Reader) (*Trace, error) {
 	if _, err := io.ReadFull(b, head); err != nil || string(head) != magic {
 		return nil, fmt.Errorf("%w: it does not begin with %q", ErrFormat, magic)
 	}
-	var shape [3]uint64
-	for i := range shape {
-		v, err := binary.ReadUvarint(b)
-		if err != nil {
-			return nil, short(err)
-		}
-		shape[i] = v
+	d := decoder{b: b}
+	nodes, processes, n := d.uvarint(), d.uvarint(), d.uvarint()
+	if d.err != nil {
+		return nil, short(d.err)
 	}
-	if shape[0] > MaxNodes || shape[1] > MaxProcesses {
-		return nil, fmt.Errorf("%w: %d nodes of %d processes; both are 1 to 256", ErrFormat, shape[0], shape[1])
+	if nodes > MaxNodes || processes > MaxProcesses {
+		return nil, fmt.Errorf("%w: %d nodes of %d processes; both are 1 to 256", ErrFormat, nodes, processes)
 	}
-	t := &Trace{Nodes: int(shape[0]), Processes: int(shape[1])}
-	if err := t.checkShape(); err != nil {
+	d.t = &Trace{Nodes: int(nodes), Processes: int(processes)}
+	if err := d.t.checkShape(); err != nil {
 		return nil, err
 	}
-	d := decoder{b: b, t: t, previous: make([]uint64, t.Nodes*t.Processes)}
-	for i := uint64(0); i < shape[2]; i++ {
+	d.previous = make([]uint64, nodes*processes)
+	for i := range n {
 		if err := d.record(); err != nil {
-			return nil, fmt.Errorf("record %d of %d: %w", i, shape[2], err)
+			return nil, fmt.Errorf("record %d of %d: %w", i, n, err)
 		}
 	}
 	if _, err := b.ReadByte(); err == nil {
-		return nil, fmt.Errorf("%w: bytes after the last of %d records", ErrFormat, shape[2])
+		return nil, fmt.Errorf("%w: bytes after the last of %d records", ErrFormat, n)
 	} else if err != io.EOF {
 		return nil, err
 	}
-	return t, nil
+	return d.t, nil
 }
 
 // decoder is where ReadBinary is.
 type decoder struct {
 	b        *bufio.Reader
+	err      error // the first of reading
 	t        *Trace
 	last     uint64
 	previous []uint64 // address of each process's latest record
 }
 
+func (d *decoder) uvarint() (v uint64) {
+	if d.err == nil {
+		v, d.err = binary.ReadUvarint(d.b)
+	}
+	return v
+}
+
 // record reads one record.
 func (d *decoder) record() error {
-	after, err := binary.ReadUvarint(d.b)
-	if err != nil {
-		return short(err)
-	}
+	r := Record{Time: d.last + d.uvarint()}
 	var who [3]byte
-	if _, err := io.ReadFull(d.b, who[:]); err != nil {
-		return short(err)
+	if d.err == nil {
+		_, d.err = io.ReadFull(d.b, who[:])
 	}
-	r := Record{Time: d.last + after, Node: who[0], Process: who[1], Op: Op(who[2])}
+	if d.err != nil {
+		return short(d.err)
+	}
+	r.Node, r.Process, r.Op = who[0], who[1], Op(who[2])
 	if int(r.Node) >= d.t.Nodes || int(r.Process) >= d.t.Processes {
 		return d.t.check(&r, 0) // before it is an index
 	}
 	move, err := binary.ReadVarint(d.b)
-	if err != nil {
-		return short(err)
-	}
-	length, err := binary.ReadUvarint(d.b)
-	if err != nil {
-		return short(err)
+	d.err = err
+	length := d.uvarint()
+	if d.err != nil {
+		return short(d.err)
 	}
 	if length > MaxLength {
 		return fmt.Errorf("%w: a length of %d; choose 1 to %d", ErrFormat, length, uint32(MaxLength))
