@@ -44,8 +44,8 @@
 // Package stream has net.Conn and net.Listener, named memory that is exported before there is a connection, catalog
 // very many names, space more memory than may be pinned, heap memory that the program has already, atomics atomic
 // operations, events event queues of exports, compose messages that travel while they are composed, redirect data that
-// is put elsewhere as it arrives, node the status and the keys of the node, and fabric hosts in memory, for tests.
-// Directory examples has programs.
+// is put elsewhere as it arrives, dsm memory that several processes share, node the status and the keys of the node,
+// and fabric hosts in memory, for tests. Directory examples has programs.
 //
 // # Waiting
 //

@@ -27,6 +27,7 @@ type commands struct {
 	Notify   notifyCmd   `cmd:"" help:"The cost of a notification, from the frame to the handler and back, and of exports and imports: the VMMC paper's figure 9 (in a lab)."`
 	Eager    eagerCmd    `cmd:"" help:"Latency of messages that travel while they are composed, beside gathered and copied ones: the EDT paper's figures 8 and 9 (in a lab)."`
 	OnDemand onDemandCmd `cmd:"" name:"ondemand" help:"Memory that is pinned on demand: hits, misses, working sets, policies, other ways to prepare memory for transfers, and a bystander (in a lab)."`
+	Splash   splashCmd   `cmd:"" help:"Parallel programs on shared memory (dsm): FFT, LU, Radix, Ocean, Barnes, Water; where their time goes, and whether the results are those of one rank (in a lab)."`
 	UTLB     utlbCmd     `cmd:"" name:"utlb" help:"Address translation under traces of parallel programs: the tables and figures of the UTLB paper (no network)."`
 	DHL      dhlCmd      `cmd:"" name:"dhl" help:"Lookup caches under traces of parallel programs: the figures of the dynamic handle lookup paper (no network)."`
 }

@@ -33,6 +33,7 @@ var allowed = map[string]string{
 	"edge/space":           "edge edge/internal/inner internal/ipc regmem",
 	"edge/heap":            "edge edge/internal/inner regmem",
 	"edge/atomics":         "edge internal/abi",
+	"edge/dsm":             "edge edge/atomics internal/mono",
 	"edge/events":          "edge edge/internal/inner",
 	"edge/compose":         "edge edge/internal/inner internal/ipc",
 	"edge/redirect":        "edge edge/internal/inner",

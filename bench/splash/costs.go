@@ -1,0 +1,233 @@
+package splash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"multiedge/bench/kit"
+	"multiedge/edge"
+	"multiedge/edge/atomics"
+	"multiedge/edge/dsm"
+)
+
+// Step is what a step of shared memory costs, beside operations of package edge in the same run. Times are medians in
+// microseconds.
+type Step struct {
+	What   string  `json:"what"`
+	Time   float64 `json:"time"`
+	Beside string  `json:"beside"`
+	Base   float64 `json:"base"`
+	Goal   float64 `json:"goal"` // Time is at most so many times Base; 0: there is no goal
+}
+
+const (
+	costPages = 16
+	rawName   = "splash/raw"
+)
+
+// costs measures steps, at rank 1, from there to rank 0.
+func (j *job) costs(ctx context.Context, d *edge.Device) (steps []Step, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	if j.Rank == 0 {
+		l, err := d.Listen(ctx, rawName)
+		if err != nil {
+			return nil, err
+		}
+		go func() { served <- serveRaw(ctx, l) }()
+	}
+	err = dsm.Run(ctx, j.config(d, "costs", 1<<20), func(m *dsm.Memory) error {
+		return kit.Try(func() {
+			a := dsm.Alloc[byte](m, costPages*4096, dsm.At(0))
+			m.Barrier()
+			var r *raw
+			if m.Rank() == 1 {
+				r = newRaw(ctx, d, j.Hosts[0])
+				defer r.conn.Close()
+			}
+			steps = fetches(j.Costs, m, r, a)
+			steps = append(steps, release(j.Costs, m, r, a)...)
+			steps = append(steps, locks(j.Costs, m, r)...)
+			steps = append(steps, barriers(j.Costs, m, r)...)
+		})
+	})
+	cancel()
+	if j.Rank == 0 {
+		err = errors.Join(err, <-served)
+	}
+	return steps, err
+}
+
+// serveRaw exports memory to one client, and answers each notification with one.
+func serveRaw(ctx context.Context, l *edge.Listener) error {
+	defer l.Close()
+	c, err := l.Accept(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	mem, err := c.Device().Register(costPages * 4096)
+	if err != nil {
+		return err
+	}
+	if _, err := mem.Export(c, "raw", edge.RemoteRead|edge.RemoteWrite|edge.RemoteAtomic, 0, mem.Len()); err != nil {
+		return err
+	}
+	back, err := c.Import(ctx, "back")
+	for err == nil {
+		if _, err = c.WaitNotify(ctx); err == nil {
+			_, err = c.Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Inline: make([]byte, 8),
+				Remote: back})
+		}
+	}
+	if errors.Is(err, edge.ErrPeerClosed) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// raw is operations of package edge on memory of rank 0.
+type raw struct {
+	ctx   context.Context
+	conn  *edge.Conn
+	mem   *edge.Region
+	there *edge.RemoteRegion
+}
+
+func newRaw(ctx context.Context, d *edge.Device, root string) *raw {
+	r := &raw{ctx: ctx, conn: kit.Get(d.Dial(ctx, root, rawName)), mem: kit.Get(d.Register(costPages * 4096))}
+	kit.Get(r.mem.Export(r.conn, "back", edge.RemoteWrite, 0, 4096))
+	r.there = kit.Get(r.conn.Import(ctx, "raw"))
+	return r
+}
+
+func (r *raw) read(n int) {
+	kit.Do(r.ctx, r.conn, &edge.Work{Kind: edge.Read, Local: r.mem, Len: n, Remote: r.there})
+}
+
+func (r *raw) write() {
+	kit.Do(r.ctx, r.conn, &edge.Work{Kind: edge.Write, Inline: make([]byte, 8), Remote: r.there})
+}
+
+func (r *raw) atomic() { kit.Get(atomics.Add(r.ctx, r.there, 0, 1)) }
+
+// trip is there and back, with notifications.
+func (r *raw) trip() {
+	kit.Get(r.conn.Post(r.ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Inline: make([]byte, 8),
+		Remote: r.there}))
+	kit.Get(r.conn.WaitNotify(r.ctx))
+}
+
+// alternate returns the medians of two things that are done in turn, in microseconds.
+func alternate(rounds int, a, b func(round int) time.Duration) (x, y float64) {
+	var xs, ys []time.Duration
+	for round := range rounds {
+		xs, ys = append(xs, a(round)), append(ys, b(round))
+	}
+	median := func(list []time.Duration) float64 {
+		slices.Sort(list)
+		return float64(list[len(list)/2].Nanoseconds()) / 1000
+	}
+	return median(xs), median(ys)
+}
+
+func timed(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+// fetches compares the fetch of stale pages with reads of as many bytes. Rank 0 makes them stale.
+func fetches(rounds int, m *dsm.Memory, r *raw, a dsm.Array[byte]) (steps []Step) {
+	for _, pages := range []int{1, costPages} {
+		page := func(round int) (d time.Duration) {
+			if m.Rank() == 0 {
+				for p := range pages {
+					a.Set(p*4096, byte(round))
+				}
+			}
+			m.Barrier()
+			if m.Rank() == 1 {
+				d = timed(func() { a.Read(0, pages*4096) })
+			}
+			m.Barrier()
+			return d
+		}
+		base := func(int) (d time.Duration) {
+			if r != nil {
+				d = timed(func() { r.read(pages * 4096) })
+			}
+			m.Barrier()
+			return d
+		}
+		x, y := alternate(rounds, page, base)
+		s := Step{What: "fetch of a page", Time: x, Beside: "read of 4 KiB", Base: y, Goal: 1.2}
+		if pages > 1 {
+			s.What, s.Beside, s.Goal = fmt.Sprintf("fetch of %d pages", pages), "read of 64 KiB", 1.15
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// release measures an Unlock, of a lock at home here, after one word was written.
+func release(rounds int, m *dsm.Memory, r *raw, a dsm.Array[byte]) []Step {
+	x, y := alternate(rounds, func(round int) (d time.Duration) {
+		if r != nil {
+			m.Lock(1)
+			a.Set(8, byte(round))
+			d = timed(func() { m.Unlock(1) })
+		}
+		return d
+	}, func(int) (d time.Duration) {
+		if r != nil {
+			d = timed(r.write)
+		}
+		return d
+	})
+	m.Barrier()
+	return []Step{{What: "release of one byte", Time: x, Beside: "write of 8 bytes", Base: y}}
+}
+
+// locks measures a lock at home at rank 0 that nobody else wants. Lock and Unlock are one step.
+func locks(rounds int, m *dsm.Memory, r *raw) []Step {
+	take := func(int) (d time.Duration) {
+		if r != nil {
+			d = timed(func() { m.Lock(0); m.Unlock(0) })
+		}
+		return d
+	}
+	x, y := alternate(rounds, take, func(int) (d time.Duration) {
+		if r != nil {
+			d = timed(r.atomic)
+		}
+		return d
+	})
+	m.Barrier()
+	return []Step{{What: "free lock at another rank, taken and given back", Time: x, Beside: "single atomic", Base: y,
+		Goal: 2.5}}
+}
+
+// barriers measures a barrier at which all arrive at once.
+func barriers(rounds int, m *dsm.Memory, r *raw) []Step {
+	x, y := alternate(rounds, func(int) time.Duration {
+		m.Barrier()
+		return timed(m.Barrier)
+	}, func(int) (d time.Duration) {
+		if r != nil {
+			d = timed(r.trip)
+		}
+		m.Barrier()
+		return d
+	})
+	s := Step{What: fmt.Sprintf("barrier of %d ranks", m.Ranks()), Time: x, Beside: "round trip with notifications",
+		Base: y}
+	if m.Ranks() == 2 {
+		s.Goal = 1.5
+	}
+	return []Step{s}
+}

@@ -1,0 +1,281 @@
+package splash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"multiedge/bench/kit"
+	"multiedge/edge"
+	"multiedge/edge/dsm"
+)
+
+// Task is a kernel at a size.
+type Task struct {
+	Kernel string `json:"kernel"`
+	Size   int    `json:"size"`
+}
+
+// Spec says what is run between the hosts of a cluster, one rank on each.
+type Spec struct {
+	Tasks []Task `json:"tasks"`
+	Costs int    `json:"costs"` // rounds of measuring what single steps cost, beside the operations they are made of
+	Cut   bool   `json:"cut"`   // links are cut in turn while the kernels run
+	Kill  bool   `json:"kill"`  // a rank is killed at the end
+}
+
+// Result is what came of a Spec.
+type Result struct {
+	Spec
+	Ranks int     `json:"ranks"`
+	Rows  []Row   `json:"rows"`
+	Steps []Step  `json:"steps,omitempty"`
+	Cuts  int     `json:"cuts,omitempty"`
+	Kills []Ended `json:"kills,omitempty"`
+}
+
+// Row is a run of a kernel.
+type Row struct {
+	Task
+	Alone float64     `json:"alone"` // seconds of the sequential run
+	Same  bool        `json:"same"`  // the result has the bits of the sequential run
+	Stats []dsm.Stats `json:"stats"` // by rank
+}
+
+// Ended is how a rank ended after another was killed.
+type Ended struct {
+	Rank  int     `json:"rank"`
+	After float64 `json:"after"` // seconds
+	Error string  `json:"error"`
+}
+
+const role = "splash rank"
+
+// job is a rank in a lab host.
+type job struct {
+	Spec
+	Socket string   `json:"socket"`
+	Rank   int      `json:"rank"`
+	Ranks  int      `json:"ranks"`
+	Hosts  []string `json:"hosts"` // nodes of the ranks
+}
+
+// event is what a rank reports: what it does, or a row with its own Stats, or steps.
+type event struct {
+	What  string `json:"what,omitempty"`
+	Row   *Row   `json:"row,omitempty"`
+	Steps []Step `json:"steps,omitempty"`
+}
+
+func init() {
+	kit.AddRole(role, func(ctx context.Context, p *kit.Port) error {
+		var j job
+		if err := p.Job(&j); err != nil {
+			return err
+		}
+		d, err := edge.Open(ctx, edge.Config{Socket: j.Socket})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return j.run(ctx, d, p)
+	})
+}
+
+// config is the rank's part in a run of that name.
+func (j *job) config(d *edge.Device, name string, size int) dsm.Config {
+	return dsm.Config{Name: "splash/" + name, Rank: j.Rank, Ranks: j.Ranks, Root: j.Hosts[0], Device: d, Size: size,
+		Join: 10 * time.Minute} // rank 0 does the sequential run first
+}
+
+// run is what a rank does.
+func (j *job) run(ctx context.Context, d *edge.Device, p *kit.Port) error {
+	for i, t := range j.Tasks {
+		row, err := j.kernel(ctx, d, p, fmt.Sprint(i), t)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Kernel, err)
+		}
+		if err := p.Emit(event{Row: row}); err != nil {
+			return err
+		}
+	}
+	if j.Costs > 0 {
+		steps, err := j.costs(ctx, d)
+		if err == nil {
+			err = kit.Try(func() { steps = append(steps, j.besideHand(ctx, d)...) })
+		}
+		if err != nil {
+			return fmt.Errorf("costs: %w", err)
+		}
+		if j.Rank == 1 { // only it has something to compare with
+			if err := p.Emit(event{Steps: steps}); err != nil {
+				return err
+			}
+		}
+	}
+	if !j.Kill {
+		return nil
+	}
+	return dsm.Run(ctx, j.config(d, "kill", 1<<16), func(m *dsm.Memory) error {
+		m.Barrier()
+		p.Started()
+		for {
+			m.Barrier()
+		}
+	})
+}
+
+// kernel runs a task, at rank 0 alone first.
+func (j *job) kernel(ctx context.Context, d *edge.Device, p *kit.Port, name string, t Task) (*Row, error) {
+	k, ok := Named(t.Kernel)
+	if !ok {
+		return nil, fmt.Errorf("there is no kernel %q", t.Kernel)
+	}
+	row, want, got := &Row{Task: t}, uint64(0), uint64(0)
+	if j.Rank == 0 {
+		_ = p.Emit(event{What: t.Kernel + ", one rank"}) // if the parent is gone, its end ends this process
+		err := dsm.Run(ctx, dsm.Config{Ranks: 1, Size: k.Memory(t.Size, 1)}, func(m *dsm.Memory) error {
+			digest, s := k.Run(m, t.Size)
+			want, row.Alone = digest, s.Total.Seconds()
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		_ = p.Emit(event{What: fmt.Sprintf("%s, %d ranks", t.Kernel, j.Ranks)}) // likewise
+	}
+	err := dsm.Run(ctx, j.config(d, name, k.Memory(t.Size, j.Ranks)), func(m *dsm.Memory) error {
+		digest, s := k.Run(m, t.Size)
+		got, row.Stats = digest, []dsm.Stats{s}
+		return nil
+	})
+	row.Same = got == want
+	return row, err
+}
+
+// cluster is a run between hosts, as the process that started the ranks sees it.
+type cluster struct {
+	*kit.Cluster
+	ranks  []*kit.Process
+	events chan from
+}
+
+// from is an event of a rank; closed: none follows.
+type from struct {
+	rank int
+	kit.Event
+	closed bool
+}
+
+// Run runs a Spec with a rank in each host of a cluster. show is called now and then.
+func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, error) {
+	n := c.Lab().Hosts()
+	run := &cluster{Cluster: c, events: make(chan from)}
+	defer run.stop()
+	var hosts []string
+	for i := range n {
+		hosts = append(hosts, c.Lab().Host(i).Name())
+	}
+	for rank := range n {
+		var p *kit.Process
+		if err := kit.Try(func() { p = c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts}) }); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", rank, err)
+		}
+		run.ranks = append(run.ranks, p)
+		go func() {
+			for e := range p.Events {
+				run.events <- from{rank: rank, Event: e}
+			}
+			run.events <- from{rank: rank, closed: true}
+		}()
+	}
+	res := &Result{Spec: s, Ranks: n, Rows: make([]Row, len(s.Tasks))}
+	for i := range res.Rows {
+		res.Rows[i].Stats = make([]dsm.Stats, n)
+	}
+	var cuts *cutter
+	if s.Cut {
+		cuts = cut(ctx, c.Lab())
+	}
+	err := run.follow(ctx, res, show)
+	if cuts != nil {
+		var wrong error
+		res.Cuts, wrong = cuts.stop()
+		err = errors.Join(err, wrong)
+	}
+	if err == nil && s.Kill {
+		res.Kills, err = run.kill(ctx, n-1)
+	}
+	return res, err
+}
+
+// stop ends all ranks, and takes what they still report.
+func (c *cluster) stop() {
+	go func() {
+		for range c.events {
+		}
+	}()
+	for _, p := range c.ranks {
+		p.Stop()
+	}
+}
+
+// follow takes the rows of all ranks, until they have ended or wait to be killed.
+func (c *cluster) follow(ctx context.Context, res *Result, show kit.Show) error {
+	done, next := 0, make([]int, len(c.ranks))
+	for busy := len(c.ranks); busy > 0; {
+		var e from
+		select {
+		case e = <-c.events:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var body event
+		switch {
+		case e.closed && !res.Kill:
+			busy--
+		case e.closed:
+			return fmt.Errorf("rank %d: %w", e.rank, c.ranks[e.rank].Failure())
+		case e.Error != "":
+			return fmt.Errorf("rank %d: %s", e.rank, e.Error)
+		case e.Started:
+			busy--
+		case e.Into(&body) != nil:
+			return fmt.Errorf("rank %d: unknown report %q", e.rank, e.Body)
+		case body.Row != nil:
+			row := &res.Rows[next[e.rank]]
+			next[e.rank]++
+			row.Stats[e.rank] = body.Row.Stats[0]
+			if e.rank == 0 {
+				row.Task, row.Alone, row.Same = body.Row.Task, body.Row.Alone, body.Row.Same
+				done++
+			}
+		case len(body.Steps) > 0:
+			res.Steps = body.Steps
+		case body.What != "":
+			show(body.What, float64(done)/float64(len(res.Rows)))
+		}
+	}
+	return nil
+}
+
+// kill kills a rank and says how and when the others ended.
+func (c *cluster) kill(ctx context.Context, rank int) (list []Ended, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	start := time.Now()
+	c.ranks[rank].Kill()
+	for len(list) < len(c.ranks)-1 {
+		select {
+		case e := <-c.events:
+			if e.Error != "" && e.rank != rank {
+				list = append(list, Ended{e.rank, time.Since(start).Seconds(), e.Error})
+			}
+		case <-ctx.Done():
+			return list, fmt.Errorf("rank %d was killed, and only %d of the others ended: %w", rank, len(list),
+				ctx.Err())
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"multiedge/bench/cli"
+	"multiedge/bench/kit"
+	"multiedge/bench/machine"
+	"multiedge/bench/report"
+	"multiedge/bench/splash"
+	"multiedge/internal/lab"
+)
+
+// splashCmd runs parallel programs on shared memory.
+type splashCmd struct {
+	Kernels []string       `arg:"" optional:"" help:"Kernels: fft, lu, lu-rows, radix, ocean, barnes, water, water-cells (default: all)." placeholder:"KERNEL"`
+	Ranks   int            `short:"n" default:"2" help:"Ranks, each on a host of its own: 2 to 16 (default: ${default})." placeholder:"N"`
+	Size    map[string]int `short:"s" help:"Sizes of kernels other than the default." placeholder:"KERNEL=N;..."`
+	Paper   bool           `help:"The papers' sizes, of the kernels for which they have one."`
+	Costs   int            `help:"Rounds of measuring what single steps cost, beside the operations they are made of (default: none)." placeholder:"ROUNDS"`
+	Cut     bool           `help:"Cut links in turn while the kernels run: add --lab-links 2 or more."`
+	Kill    bool           `help:"Kill a rank at the end, and see how the others end."`
+	resultFlags
+	cli.TransportFlags
+	cli.LabFlags `prefix:""`
+}
+
+func (c *splashCmd) spec() (splash.Spec, error) {
+	s := splash.Spec{Costs: c.Costs, Cut: c.Cut, Kill: c.Kill}
+	for name := range c.Size {
+		if _, ok := splash.Named(name); !ok {
+			return s, fmt.Errorf("--size names %q, which is no kernel", name)
+		}
+	}
+	for _, name := range c.Kernels {
+		if _, ok := splash.Named(name); !ok {
+			return s, fmt.Errorf("there is no kernel %q; edgestudy splash --help names them", name)
+		}
+	}
+	for _, k := range splash.Kernels {
+		size := k.Size
+		if c.Paper && k.Paper > 0 {
+			size = k.Paper
+		}
+		if n, ok := c.Size[k.Name]; ok {
+			size = n
+		}
+		if !k.Valid(size) {
+			return s, fmt.Errorf("%s has no run of size %d: LU needs a multiple of 16, FFT a power of two", k.Name,
+				size)
+		}
+		if len(c.Kernels) == 0 || slices.Contains(c.Kernels, k.Name) {
+			s.Tasks = append(s.Tasks, splash.Task{Kernel: k.Name, Size: size})
+		}
+	}
+	return s, nil
+}
+
+func (c *splashCmd) Run(ctx context.Context) error {
+	switch {
+	case c.Ranks < 2 || c.Ranks > 16:
+		return errors.New("-n is 2 to 16")
+	case !c.Lab:
+		return errors.New("splash builds a host for each rank: add --lab")
+	case c.LabHosts != 2:
+		return errors.New("there is a host for each rank: leave out --lab-hosts, -n says how many")
+	case c.Embedded:
+		return errors.New("splash measures daemons: leave out --embedded")
+	case c.Costs < 0 || c.Costs > 100000:
+		return errors.New("--costs is 0 to 100000 rounds")
+	case c.Cut && c.LabLinks < 2:
+		return errors.New("--cut leaves one link whole: add --lab-links 2 or more")
+	}
+	spec, err := c.spec()
+	if err != nil {
+		return err
+	}
+	res, err := c.measure(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := c.show(res.Study(cli.Head()), "splash"); err != nil {
+		return err
+	}
+	for _, row := range res.Rows {
+		if !row.Same {
+			return fmt.Errorf("%s has other bits than its sequential run", row.Kernel)
+		}
+	}
+	return nil
+}
+
+func (c *splashCmd) measure(ctx context.Context, spec splash.Spec) (*splash.Result, error) {
+	if err := lab.EnsurePrivileges(); err != nil {
+		return nil, err
+	}
+	machine.This() // its card is of before the study
+	hosts := c.Cluster(&c.TransportFlags, 1)
+	hosts.Lab.Hosts = c.Ranks
+	cl, err := kit.NewCluster(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	progress := report.NewProgress(os.Stderr, 1)
+	res, err := splash.Run(ctx, cl, spec, progress.Update)
+	progress.Clear()
+	return res, errors.Join(err, cl.Close())
+}

@@ -1,0 +1,120 @@
+package dsm
+
+import (
+	"sync/atomic"
+
+	"multiedge/internal/mono"
+)
+
+// Lock waits until no other rank has the lock of that number. Then this rank sees what its former holders have done
+// before their Unlock, and what they saw. A lock that is held must not be locked again.
+func (m *Memory) Lock(number int) {
+	m.checkLock(number, false)
+	m.held[number] = true
+	if m.net == nil {
+		return
+	}
+	start := mono.Now()
+	home, at := m.lay.lock(number)
+	me := uint64(m.rank + 1)
+	m.post(home, order{verb: swap, there: at, operand: me, was: &m.was})
+	m.readVector(home, at)
+	tail, vector := m.was, m.lay.got+8
+	switch last := tail & holder; {
+	case last > uint64(m.ranks) || last == me:
+		broken(home, "lock %d is held by rank %d", number, int64(last)-1)
+	case last != 0:
+		m.await(number, int(last)-1)
+		vector = m.lay.granted
+	case tail != 0 && atomic.LoadUint64(word(m.ctl, m.lay.got)) != m.hash(tail, vector):
+		m.readVector(home, at) // the first was read before the swap
+		if atomic.LoadUint64(word(m.ctl, m.lay.got)) != m.hash(tail, vector) {
+			broken(home, "lock %d is free, and its vector is of another time", number)
+		}
+	}
+	m.stats.Locks++
+	m.stats.Lock += mono.Now().Sub(start)
+	m.acquire(vector)
+}
+
+// The tail of a lock is 1 + the rank that is last in its queue. When it is free these bits are zero, and the others are
+// a number that no other Unlock has used, or zero before the first. The hash beside the vector is of that number and
+// the vector, so that both can be read at once with the swap of the tail: a fence would cost a round trip.
+const holder = 0xff
+
+// readVector reads the hash and vector of a lock, and waits for all that was posted.
+func (m *Memory) readVector(home, at int) {
+	m.post(home, order{verb: read, here: m.lay.got, there: at + 8, n: 8 * (1 + m.ranks)})
+	m.wait()
+}
+
+// hash is of the tail of a free lock and its vector, which is at an offset of the control region.
+func (m *Memory) hash(tail uint64, vector int) uint64 {
+	h := mix(tail)
+	for q := range m.ranks {
+		h = mix(h ^ atomic.LoadUint64(word(m.ctl, vector+8*q)))
+	}
+	return h
+}
+
+// await waits for a lock behind another rank. The vector is in granted then.
+func (m *Memory) await(number, last int) {
+	m.stats.Waits++
+	m.post(last, order{verb: write, here: m.lay.out, there: m.lay.asked + 8*m.rank, n: 8,
+		note: noteAsked | uint32(number)})
+	m.owing = true
+	m.until(func() bool { return m.granted == number+1 })
+	m.granted = 0
+}
+
+// Unlock gives a lock to the rank that waits for it. That rank sees what this one has written.
+func (m *Memory) Unlock(number int) {
+	m.checkLock(number, true)
+	m.held[number] = false
+	if m.net == nil {
+		return
+	}
+	m.release()
+	start := mono.Now()
+	m.take()
+	m.unlocks++
+	tail := uint64(m.unlocks*MaxRanks+m.rank) << 8
+	m.publish(tail)
+	if m.asked[number] == 0 {
+		home, at := m.lay.lock(number)
+		me := uint64(m.rank + 1)
+		m.post(home, order{verb: write, here: m.lay.out, there: at + 8, n: 8 * (1 + m.ranks)})
+		m.post(home, order{verb: compareSwap, there: at, compare: me, operand: tail, fenced: true, was: &m.was})
+		m.net.answer()
+		if m.was == me {
+			m.stats.Lock += mono.Now().Sub(start)
+			return
+		}
+		m.until(func() bool { return m.asked[number] != 0 })
+	}
+	to := int(m.asked[number]) - 1
+	m.asked[number] = 0
+	m.post(to, order{verb: write, here: m.lay.out + 8, there: m.lay.granted, n: 8 * m.ranks,
+		note: noteGranted | uint32(number)})
+	m.stats.Lock += mono.Now().Sub(start)
+}
+
+func (m *Memory) checkLock(number int, held bool) {
+	switch {
+	case number < 0 || number >= len(m.held):
+		mistake("lock %d; choose 0 to %d, or set Config.Locks", number, len(m.held)-1)
+	case m.held[number] && !held:
+		mistake("Lock(%d): this rank has the lock", number)
+	case !m.held[number] && held:
+		mistake("Unlock(%d): this rank does not have the lock", number)
+	}
+}
+
+// publish makes what is known here ready to be written elsewhere, with the hash for a tail.
+func (m *Memory) publish(tail uint64) {
+	m.free()
+	for q, at := range m.known {
+		atomic.StoreUint64(word(m.ctl, m.lay.out+8+8*q), at)
+	}
+	atomic.StoreUint64(word(m.ctl, m.lay.out), m.hash(tail, m.lay.out+8))
+}

@@ -1,0 +1,221 @@
+package dsm
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+var seeds = flag.Uint64("seeds", 60, "random programs")
+
+// program is a random program without data races, and what it must find. At each phase every element of plain has at
+// most one writer, and those without are read by all; each set of elements of locked is changed under its lock alone.
+type program struct {
+	seed   uint64
+	ranks  int
+	phases int
+	plain  int // elements of each plain array
+	sets   int // locks
+	each   int // elements of a set, far apart
+	rounds int // critical sections of each rank in each phase
+	homes  [4]Homes
+}
+
+func (p *program) hash(a ...int) uint64 {
+	h := p.seed
+	for _, v := range a {
+		h = mix(h ^ uint64(v))
+	}
+	return h
+}
+
+// writer is the rank that writes an element in a phase; ranks: none.
+func (p *program) writer(i, phase int) int {
+	if p.hash(1, i>>6, phase)%3 == 0 {
+		return int(p.hash(2, i, phase) % uint64(p.ranks+1)) // neighbours differ
+	}
+	return int(p.hash(3, i>>4, phase) % uint64(p.ranks+1))
+}
+
+// value is what an element holds at the beginning of a phase in a sequential run.
+func (p *program) value(i, phase int) uint64 {
+	for ph := phase - 1; ph >= 0; ph-- {
+		if p.writer(i, ph) < p.ranks {
+			return p.hash(4, i, ph)
+		}
+	}
+	return 0
+}
+
+func newProgram(seed uint64) (*program, Config) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	p := &program{seed: seed, ranks: 2 + rng.IntN(4), phases: 2 + rng.IntN(3), plain: 300 + rng.IntN(1500),
+		sets: 1 + rng.IntN(5), each: 1 + rng.IntN(5), rounds: rng.IntN(7)}
+	for i := range p.homes {
+		p.homes[i] = []Homes{Blocks, Turns, At(rng.IntN(p.ranks)),
+			func(page, _, ranks int) int { return int(mix(seed^uint64(page)) % uint64(ranks)) }}[rng.IntN(4)]
+	}
+	c := Config{Name: "t", Ranks: p.ranks, Root: "x", Size: 1 << 17, Locks: 8, Log: []int{16, 64, 0}[rng.IntN(3)]}
+	return p, c
+}
+
+// run is the program as one rank runs it. leave is called before each synchronisation.
+func (p *program) run(m *Memory, leave func(m *Memory)) error {
+	bytes := Alloc[uint8](m, p.plain, p.homes[0])
+	words := Alloc[uint64](m, p.plain, p.homes[1])
+	odd := Alloc[[3]uint16](m, p.plain, p.homes[2])
+	locked := Alloc[uint32](m, p.each*p.sets*97, p.homes[3])
+	for phase := range p.phases {
+		if p.hash(6, m.rank, phase)%2 == 0 {
+			words.Prefetch(p.plain/4, p.plain)
+			odd.Prefetch(0, p.plain/2)
+		}
+		for i := range p.plain {
+			w := p.writer(i, phase)
+			if w != m.rank && w < p.ranks {
+				continue
+			}
+			v := p.value(i, phase)
+			if got := [3]uint64{uint64(bytes.At(i)), words.At(i), uint64(odd.At(i)[1])}; got !=
+				[3]uint64{v & 0xff, v, v & 0xffff} {
+				return fmt.Errorf("phase %d, element %d: %x, want %x", phase, i, got, v)
+			}
+			if w == m.rank {
+				v = p.hash(4, i, phase)
+				bytes.Set(i, uint8(v))
+				words.Set(i, v)
+				odd.Set(i, [3]uint16{1, uint16(v), 2})
+			}
+		}
+		for k := range p.rounds {
+			if err := p.critical(m, locked, int(p.hash(5, m.rank, phase, k)%uint64(p.sets)), leave); err != nil {
+				return err
+			}
+		}
+		leave(m)
+		m.Barrier()
+	}
+	return p.sums(m, locked)
+}
+
+// critical adds one to all elements of a set, under its lock, and of the next set meanwhile.
+func (p *program) critical(m *Memory, locked Array[uint32], set int, leave func(m *Memory)) error {
+	at := func(set, j int) int { return j*p.sets*97 + set }
+	locked.Prefetch(at(set, 0), at(set, p.each-1)+1) // what is coming may be noticed before it is used
+	m.Lock(set)
+	first := locked.Write(at(set, 0), at(set, 0)+1)
+	v := first[0]
+	for j := 1; j < p.each; j++ {
+		if got := locked.At(at(set, j)); got != v {
+			return fmt.Errorf("set %d: element %d is %d, element 0 is %d", set, j, got, v)
+		}
+		locked.Set(at(set, j), v+1)
+	}
+	if next := set + 1; next < p.sets {
+		m.Lock(next) // first stays valid
+		first[0]++
+		for j := range p.each {
+			locked.Set(at(next, j), locked.At(at(next, j))+1)
+		}
+		leave(m)
+		m.Unlock(next)
+	} else {
+		first[0]++
+	}
+	leave(m)
+	m.Unlock(set)
+	return nil
+}
+
+// sums compares all sets with what all ranks together must have added.
+func (p *program) sums(m *Memory, locked Array[uint32]) error {
+	want := make([]uint32, p.sets)
+	for rank := range p.ranks {
+		for phase := range p.phases {
+			for k := range p.rounds {
+				set := int(p.hash(5, rank, phase, k) % uint64(p.sets))
+				want[set]++
+				if set+1 < p.sets {
+					want[set+1]++
+				}
+			}
+		}
+	}
+	for set := range want {
+		if got := locked.At(set); got != want[set] {
+			return fmt.Errorf("set %d is %d at the end, want %d", set, got, want[set])
+		}
+	}
+	return nil
+}
+
+// A random program without data races finds what its sequential run finds, whatever its memory does that fences allow:
+// go test ./edge/dsm -run Random -seeds 10000.
+func TestRandom(t *testing.T) {
+	var sum Stats
+	for seed := range *seeds {
+		p, c := newProgram(seed)
+		err := inWorld(seed, c, fault{}, func(m *Memory) error {
+			err := p.run(m, func(*Memory) {})
+			sum.Refreshes += m.stats.Refreshes
+			sum.Overruns += m.stats.Overruns
+			sum.Waits += m.stats.Waits
+			return err
+		})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	if sum.Refreshes == 0 || sum.Overruns == 0 || sum.Waits == 0 {
+		t.Errorf("the programs do not reach everything: %+v", sum)
+	}
+}
+
+// The random programs find a protocol that leaves something out.
+func TestRandomFindsFaults(t *testing.T) {
+	faults := map[string]struct {
+		fault
+		leave func(m *Memory)
+	}{
+		"a write of changed bytes is lost": {fault: fault{lose: func(o *order) bool {
+			return o.verb == write && o.area == data && o.there%3 == 0
+		}}},
+		"a fetch is lost": {fault: fault{lose: func(o *order) bool {
+			return o.verb == read && o.area == data && o.there/pageSize%2 == 1
+		}}},
+		"a notice is left out": {leave: func(m *Memory) {
+			if len(m.dirty) == 0 {
+				return
+			}
+			p := int(m.dirty[0])
+			if m.away(p) {
+				m.flush(p)
+				m.endRun()
+				m.wait()
+			}
+			m.set(p, p+1, clean)
+			m.dirty = slices.Delete(m.dirty, 0, 1)
+		}},
+		"changes are published before they are in place": {fault: fault{hasty: true}},
+	}
+	for name, f := range faults {
+		t.Run(name, func(t *testing.T) {
+			if f.leave == nil {
+				f.leave = func(*Memory) {}
+			}
+			found, tried := 0, uint64(12)
+			for seed := range tried {
+				p, c := newProgram(seed)
+				if inWorld(seed, c, f.fault, func(m *Memory) error { return p.run(m, f.leave) }) != nil {
+					found++
+				}
+			}
+			if found == 0 {
+				t.Errorf("found by none of %d programs", tried)
+			}
+			t.Logf("found by %d of %d programs", found, tried)
+		})
+	}
+}
