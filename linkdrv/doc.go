@@ -1,7 +1,7 @@
 // Package linkdrv moves batches of Ethernet frames between one network interface and its caller, without ever blocking
 // and without allocating.
 //
-// There are three drivers behind one interface. Two send each frame on its own ("alone"), and which is better depends
+// There are three drivers of interfaces. Two send each frame on its own ("alone"), and which is better depends
 // on the interface's MTU (measured, see docs/PERFORMANCE.md):
 //
 //   - ring: the kernel leaves received frames in a small memory-mapped TPACKET_V2 ring that stays in cache. Receiving
@@ -14,6 +14,9 @@
 // The third, udp, is the default on virtual links. It receives through rings, and besides frames alone it takes and
 // sends many of them as one UDP datagram of up to 64 KiB (PROTOCOL clause 12), which the interface or the kernel cuts
 // up where the wire begins. What a frame costs in the kernel is paid once for many.
+//
+// A fourth, ip, is a UDP socket in place of an interface ([Options].Listen): its frames are datagrams that cross
+// routers and need no privilege (PROTOCOL clause 21), and it is a [Sourcer].
 //
 // All send with sendmmsg, up to 64 frames a call, each gathered from up to three pieces, so that a payload goes from
 // the application's memory to the kernel in one copy.

@@ -101,16 +101,20 @@ type Stats struct {
 type Info struct {
 	Name    string           // of the interface, when opened; Watch reports renames
 	Index   int              // interface index, which survives renames
-	MAC     net.HardwareAddr // 6 bytes; do not modify
+	MAC     net.HardwareAddr // 6 bytes; do not modify; nil of KindIP
 	MTU     int              // when opened: the largest frame is MTU+HeaderLen bytes
 	RxSlots int              // largest frames the receive side can hold; KindUDP: however they arrive merged
 	Kind    string           // KindRing, KindMmsg or KindUDP
 	Pages   bool             // as in Options
+	Local   Addr             // KindIP: the address that it has; elsewhere none
+	// Below is what headers take of the MTUs of interfaces on the way, the 14 bytes of an Ethernet header's place
+	// included: 0 but for KindIP.
+	Below int
 
 	// Overhead is what the headers of a datagram take of the MTU: 0 but for KindUDP.
 	Overhead int
 	// Super is how many bytes of frames can cross in one super-frame, at hardly more than the cost of one frame: 0 but
-	// for KindUDP.
+	// for KindUDP and KindIP.
 	Super int
 }
 
@@ -119,6 +123,9 @@ type Addr = frame.Addr
 
 // Addr returns the address of the interface.
 func (i *Info) Addr() Addr {
+	if i.Local.Known() {
+		return i.Local
+	}
 	var mac [6]byte
 	copy(mac[:], i.MAC)
 	return frame.Ether(mac)
@@ -134,6 +141,9 @@ func Framing(etherType uint16) frame.Framing {
 
 // Options says how to open an interface. The zero value is the transport's default.
 type Options struct {
+	// Listen is where a link of KindIP listens, as ParseListen reads it: such a link is no interface. Empty: the link
+	// is the interface of the name.
+	Listen string
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
 	EtherType ethernet.EtherType
 	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless

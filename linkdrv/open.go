@@ -31,9 +31,9 @@ func Open(ifname string, o Options) (Driver, error) {
 	return drivers[0], nil
 }
 
-// OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n
-// only. No driver takes a frame before all of them can. The drivers belong together, but each may be used and closed by
-// goroutines of its own.
+// OpenShards opens the interface, or with Options.Listen an IP link, once for each of n shards: frames of session
+// number s arrive at driver s modulo n only. No driver takes a frame before all of them can. The drivers belong
+// together, but each may be used and closed by goroutines of its own.
 //
 // Errors are those of Open.
 func OpenShards(ifname string, n int, o Options) ([]Driver, error) {
@@ -43,11 +43,16 @@ func OpenShards(ifname string, n int, o Options) ([]Driver, error) {
 	if o.EtherType == 0 {
 		o.EtherType = EtherType
 	}
-	ifi, err := lookup(ifname)
-	if err != nil {
-		return nil, err
+	var ifi *net.Interface // nil: an IP link is none
+	if o.Listen != "" {
+		o.Kind = KindIP
+	} else {
+		var err error
+		if ifi, err = lookup(ifname); err != nil {
+			return nil, err
+		}
+		o.resolve(ifi)
 	}
-	o.resolve(ifi)
 	open, err := opener(o)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func TestAnotherDriver(t *testing.T) {
 		return all, nil
 	})
 	defer delete(openers, "heap")
-	if kinds := Kinds(); !slices.Equal(kinds, []string{KindAlone, "heap", KindMmsg, KindRing, KindUDP}) {
+	if kinds := Kinds(); !slices.Equal(kinds, []string{KindAlone, "heap", KindIP, KindMmsg, KindRing, KindUDP}) {
 		t.Errorf("kinds: %v", kinds)
 	}
 	shards, err := OpenShards("a0", 3, Options{Kind: "heap"})

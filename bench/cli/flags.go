@@ -94,6 +94,8 @@ type LabFlags struct {
 	LabHosts     Count     `default:"2" help:"Hosts; the first two run the benchmark (default: ${default})." placeholder:"N"`
 	LabLinks     int       `default:"0" help:"Links between the hosts (default: as many as --lab-rates, or 1)." placeholder:"K"`
 	LabMTU       Count     `name:"lab-mtu" default:"9000" help:"MTU of the links (default: ${default})." placeholder:"M"`
+	LabRouter    bool      `help:"Put a router between the hosts, which passes IP alone: links are IP links."`
+	LabFamily    string    `enum:"4,6" default:"4" help:"IP of --lab-router: 4 or 6 (default: ${default})." placeholder:"V"`
 	LabRates     []string  `help:"Rates of the links, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
 	LabWeights   []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
 	LabLoss      float64   `help:"Share of frames that the wires lose, 0 to 1." placeholder:"P"`
@@ -112,9 +114,14 @@ func (f *LabFlags) Cluster(t *TransportFlags, seed uint64) kit.ClusterSpec {
 	if links == 0 {
 		links = max(1, len(f.LabRates))
 	}
+	medium := lab.Auto
+	if f.LabRouter {
+		medium = lab.Routed
+	}
 	return kit.ClusterSpec{
 		Lab: lab.Spec{
-			Hosts: int(f.LabHosts), Links: links, MTU: int(f.LabMTU), Rates: f.LabRates, Seed: seed,
+			Hosts: int(f.LabHosts), Links: links, MTU: int(f.LabMTU), Rates: f.LabRates, Seed: seed, Medium: medium,
+			IPv6:   f.LabRouter && f.LabFamily == "6",
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
 		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll,
@@ -129,6 +136,8 @@ var clashes = []struct{ one, other, text string }{
 		"the other"},
 	{"all", "size", "-a measures all sizes: leave it out, or leave out -s"},
 	{"all", "range", "-a measures all sizes: leave it out, or leave out -m"},
+	{"lab-router", "embedded", "links through a router are those of daemons: leave --embedded out"},
+	{"lab-router", "driver", "links through a router have the driver ip: leave --driver out"},
 	{"size", "range", "-s names sizes, -m a range of them: leave one of them out"},
 }
 

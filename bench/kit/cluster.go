@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,12 +38,15 @@ type ClusterSpec struct {
 	Weights  []float64 // of links, for wsrr and wd; empty: their rates, if they have any
 	Security string    // "encrypted" (default) or "plaintext"
 	Embedded bool      // no daemons: the transport runs in the benchmark processes
-	Pin      bool      // give each host its own share of the processors
-	Log      string    // level of the daemons' log to standard error; empty: errors only, when they fail
-	Limits   string    // lines of TOML for the daemons' [limits]
-	Self     []string  // how to run this program; empty: the executable
-	Config   string    // TOML for every daemon, keys of the top level first: what the fields above do not say
-	LogTo    io.Writer // where the daemons' log goes as well when Log is set; nil: standard error
+	// IP links listen at all addresses of their hosts, so that these may change: with Lab.Medium Routed and one link
+	AllAddresses bool
+	Nobody       bool      // daemons run as an ordinary user without any capability: with Lab.Medium Routed
+	Pin          bool      // give each host its own share of the processors
+	Log          string    // level of the daemons' log to standard error; empty: errors only, when they fail
+	Limits       string    // lines of TOML for the daemons' [limits]
+	Self         []string  // how to run this program; empty: the executable
+	Config       string    // TOML for every daemon, keys of the top level first: what the fields above do not say
+	LogTo        io.Writer // where the daemons' log goes as well when Log is set; nil: standard error
 }
 
 // CopyDefault is the name under which results are kept of what is fastest, where ways to copy are compared.
@@ -91,6 +95,9 @@ func (c *Cluster) build(ctx context.Context) {
 	if spec.Embedded {
 		return
 	}
+	if spec.Nobody {
+		Check(c.giveFiles())
+	}
 	for i := range c.lab.Hosts() {
 		Doing(func() { c.daemons = append(c.daemons, c.launchDaemon(i)) }, "daemon of host %d", i)
 	}
@@ -101,6 +108,9 @@ func (c *Cluster) build(ctx context.Context) {
 
 // launchDaemon starts a host's daemon, or a hidden subcommand that becomes it.
 func (c *Cluster) launchDaemon(host int, by ...string) *Process {
+	if c.spec.Nobody {
+		by = append(by, commandNobody)
+	}
 	return c.launch(host, false, append(by, commandDaemon, c.Config(host))...)
 }
 
@@ -167,12 +177,31 @@ func (c *Cluster) Config(host int) string {
 	weights := c.weights()
 	for i, name := range h.LinkNames() {
 		fmt.Fprintf(&b, "[[link]]\nname = %q\n", name)
+		if c.spec.Lab.Medium == lab.Routed {
+			fmt.Fprintf(&b, "listen = %q\n", c.listen(host, i))
+		}
 		if i < len(weights) {
 			fmt.Fprintf(&b, "weight = %g\n", weights[i])
 		}
 	}
 	return b.String()
 }
+
+// endpoint is where a host's IP link is.
+func (c *Cluster) endpoint(host, link int) string {
+	return netip.AddrPortFrom(c.lab.Host(host).IP(link), ipPort).String()
+}
+
+// listen is where a host's IP link listens.
+func (c *Cluster) listen(host, link int) string {
+	if c.spec.AllAddresses {
+		return fmt.Sprintf(":%d", ipPort)
+	}
+	return c.endpoint(host, link)
+}
+
+// ipPort is the UDP port of IP links.
+const ipPort = 9470
 
 // weights are those given, or the links' rates in units of the slowest.
 func (c *Cluster) weights() []float64 {
@@ -277,6 +306,13 @@ func (c *Cluster) makeKeys() {
 		key := secure.NewPrivateKey()
 		Check(identity.CreateKey(c.KeyFile(i), key))
 		hosts[i] = secure.Peer{Name: c.lab.Host(i).Name(), Key: key.Public()}
+		if c.spec.Lab.Medium == lab.Routed {
+			var at []string
+			for link := range c.lab.Links() {
+				at = append(at, c.endpoint(i, link))
+			}
+			hosts[i].Endpoints = strings.Join(at, ",")
+		}
 	}
 	for i := range hosts {
 		for j, peer := range hosts {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"multiedge/internal/config"
 	"multiedge/internal/daemon"
@@ -104,7 +105,7 @@ func (c *peersListCmd) Run(g *globals) error {
 	list := []inspect.AuthorisedStatus{}
 	for _, p := range peers {
 		list = append(list, inspect.AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: fmt.Sprintf("%x",
-			p.Key.Node()), Source: file})
+			p.Key.Node()), Source: file, Endpoints: p.Endpoints})
 	}
 	if g.JSON {
 		return printJSON(g, list)
@@ -115,26 +116,29 @@ func (c *peersListCmd) Run(g *globals) error {
 func printPeers(g *globals, list []inspect.AuthorisedStatus) error {
 	var rows [][]any
 	for _, p := range list {
-		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source, p.Reason})
+		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source, p.Endpoints, p.Reason})
 	}
-	return table(g.out, "PEER KEY NODE STATE FROM REASON", rows)
+	return table(g.out, "PEER KEY NODE STATE FROM ENDPOINTS REASON", rows)
 }
 
 // peersReport is what peers add and remove print with -j.
 type peersReport struct {
-	Schema  int    `json:"schema"`
-	File    string `json:"peers_file"`
-	Name    string `json:"name"`
-	Key     string `json:"key"`
-	Changed bool   `json:"changed"`  // the file
-	Reload  string `json:"reload"`   // "done", "no-daemon", or why the daemon goes on with what it had
-	InForce int    `json:"in_force"` // peers the daemon authorises now; 0 unless reload is done
-	Own     bool   `json:"own"`      // the key is that of the running daemon itself
+	Schema int    `json:"schema"`
+	File   string `json:"peers_file"`
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	// where it is reached over IP, as given, joined by commas
+	Endpoints string `json:"endpoints,omitempty"`
+	Changed   bool   `json:"changed"`  // the file
+	Reload    string `json:"reload"`   // "done", "no-daemon", or why the daemon goes on with what it had
+	InForce   int    `json:"in_force"` // peers the daemon authorises now; 0 unless reload is done
+	Own       bool   `json:"own"`      // the key is that of the running daemon itself
 }
 
 type peersAddCmd struct {
-	Key  string `arg:"" help:"The peer's public key, as edgectl key show prints it there."`
-	Name string `arg:"" help:"Name by which programs here dial the peer."`
+	Key      string   `arg:"" help:"The peer's public key, as edgectl key show prints it there."`
+	Name     string   `arg:"" help:"Name by which programs here dial the peer."`
+	Endpoint []string `placeholder:"HOST:PORT" help:"Where the peer is reached over IP; may be repeated. Replaces those it had."`
 	peersFile
 }
 
@@ -150,14 +154,16 @@ func (c *peersAddCmd) Run(g *globals) error {
 	if err != nil {
 		return err
 	}
-	changed, err := identity.AddPeer(file, secure.Peer{Name: c.Name, Key: key})
+	changed, err := identity.AddPeer(file, secure.Peer{Name: c.Name, Key: key,
+		Endpoints: strings.Join(c.Endpoint, ",")})
 	if err != nil {
 		return editError(err)
 	}
 	st, err := g.status()
 	own := err == nil && st.PublicKey == key.String()
 	return g.applied("authorised", peersReport{Schema: inspect.StatusSchema, File: file, Name: c.Name, Key: c.Key,
-		Changed: changed, Own: own}, running)
+		Endpoints: strings.Join(c.Endpoint, ","),
+		Changed:   changed, Own: own}, running)
 }
 
 type peersRemoveCmd struct {

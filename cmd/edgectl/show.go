@@ -110,7 +110,7 @@ func (*linkCmd) Run(g *globals) error {
 			l.Kernel["received"], l.Kernel["dropped"], l.Discards, l.Error,
 		})
 	}
-	return table(g.out, "LINK STATE MTU MAC DRIVER SLOTS WEIGHT SENT RECEIVED DROPPED DISCARDED ERROR", rows)
+	return table(g.out, "LINK STATE MTU ADDRESS DRIVER SLOTS WEIGHT SENT RECEIVED DROPPED DISCARDED ERROR", rows)
 }
 
 type peerCmd struct{}

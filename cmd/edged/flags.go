@@ -20,6 +20,7 @@ const defaultConfig = "/etc/edged/edged.toml"
 type flags struct {
 	Config        string           `short:"c" placeholder:"FILE" help:"Configuration file (default: /etc/edged/edged.toml if it exists)."`
 	Link          []string         `short:"l" placeholder:"NAME" help:"Interface to use; may be repeated. Replaces the links of the file."`
+	Listen        []string         `placeholder:"[ADDR]:PORT" help:"UDP port to use as a link that crosses routers (IP link), such as :9470; may be repeated. With --link, beside those interfaces; either replaces the links of the file."`
 	Name          *string          `short:"n" help:"Name by which peers dial this node (default: the host's name)."`
 	Socket        *string          `placeholder:"PATH" help:"Control socket (default: $$EDGE_SOCKET or /run/edged/edged.sock)."`
 	Group         *string          `help:"Group that may connect to the socket."`
@@ -56,11 +57,16 @@ func (f *flags) config() (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	if len(f.Link) > 0 {
+	if len(f.Link)+len(f.Listen) > 0 {
 		old := cfg.Links
 		cfg.Links = nil
 		for _, name := range f.Link {
 			cfg.Links = append(cfg.Links, settingsOf(old, name))
+		}
+		for _, at := range f.Listen {
+			l := settingsOf(old, at)
+			l.Listen = at
+			cfg.Links = append(cfg.Links, l)
 		}
 	}
 	overlay(&cfg.Name, f.Name)

@@ -134,6 +134,46 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
+// Pods on a network of IP run edged without any right: it is nobody's but a user's, of the pod's network alone.
+func TestKubernetesPods(t *testing.T) {
+	var set struct{ Template struct{ Spec pod } }
+	object(t, "kubernetes.pod.yaml", "StatefulSet", &set)
+	p := &set.Template.Spec
+	if sc := p.SecurityContext; p.HostNetwork || !sc.NonRoot || sc.User == nil || *sc.User == 0 ||
+		len(p.Containers) != 2 {
+		t.Fatalf("%+v", p)
+	}
+	for _, c := range p.Containers {
+		sc := c.SecurityContext
+		if !slices.Equal(sc.Capabilities.Drop, []string{"ALL"}) || len(sc.Capabilities.Add) > 0 ||
+			sc.Escalation == nil || *sc.Escalation || sc.User != nil {
+			t.Errorf("%s: rights %+v", c.Name, sc)
+		}
+	}
+	p.Volumes = append(p.Volumes, struct{ Name string }{"key"}) // a claim's
+	c := &p.Containers[0]
+	cfg, err := parse(t, c.Args...).config()
+	if err == nil {
+		err = errors.Join(cfg.Normalize(), cfg.CheckFiles())
+	}
+	if err != nil || len(cfg.Links) != 1 || cfg.Links[0].Listen == "" || cfg.Security != config.Encrypted {
+		t.Fatalf("%v: %v %+v", c.Args, err, cfg)
+	}
+	c.mounts(t, p, map[string]bool{filepath.Dir(cfg.Socket): false, filepath.Dir(filepath.Dir(cfg.KeyFile)): false,
+		filepath.Dir(cfg.PeersFile): true})
+	var service struct {
+		Ports []struct {
+			Protocol string
+			Port     int
+		}
+	}
+	object(t, "kubernetes.pod.yaml", "Service", &service)
+	_, port, _ := net.SplitHostPort(cfg.Links[0].Listen)
+	if len(service.Ports) != 1 || service.Ports[0].Protocol != "UDP" || strconv.Itoa(service.Ports[0].Port) != port {
+		t.Errorf("the service has %+v, and edged listens at %s", service.Ports, cfg.Links[0].Listen)
+	}
+}
+
 // Neither edged nor whoever administers it is user 0, which every pod may be, and programs in pods are neither; they
 // cannot put another socket in its place.
 func TestKubernetesTrustsNoRoot(t *testing.T) {

@@ -95,13 +95,17 @@ const (
 type Peer struct {
 	Name string `toml:"name"` // what it is dialled by here
 	Key  string `toml:"key"`  // its public key: edgectl key show
+	// where it is reached over IP, each HOST:PORT; default: only by what it sends
+	Endpoints []string `toml:"endpoints"`
 }
 
-// Link is one local interface to use.
+// Link is one local interface to use, or a UDP port.
 type Link struct {
-	Name   string  `toml:"name"`   // of the interface
+	Name string `toml:"name"` // of the interface; of an IP link what people call it, default: listen
+	// ADDRESS:PORT, or :PORT for all addresses: an IP link, whose frames are UDP datagrams that cross routers
+	Listen string  `toml:"listen"`
 	Weight float64 `toml:"weight"` // static share for the wsrr and wd schedulers; default: 1
-	Driver string  `toml:"driver"` // as Driver above; empty: that
+	Driver string  `toml:"driver"` // as Driver above; empty: that; of an IP link: "ip"
 	Slots  int     `toml:"slots"`  // receive ring slots; 0: the driver's default
 }
 

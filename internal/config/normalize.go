@@ -155,8 +155,13 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.Log.Level, "info")
 	setDefault(&c.Log.Format, "text")
 	for i := range c.Links {
-		setDefault(&c.Links[i].Weight, 1)
-		setDefault(&c.Links[i].Driver, c.Driver)
+		l := &c.Links[i]
+		setDefault(&l.Weight, 1)
+		if l.Listen != "" {
+			setDefault(&l.Driver, linkdrv.KindIP)
+			setDefault(&l.Name, l.Listen)
+		}
+		setDefault(&l.Driver, c.Driver)
 		setDefault(&c.Links[i].Slots, fixedWindowSlots(c.Profile))
 	}
 	c.fillCopy()
@@ -188,19 +193,44 @@ func setDefault[T comparable](v *T, def T) {
 }
 
 func (c *Config) checkLinks(p *problems) {
-	p.check(len(c.Links) > 0, "link", "no link is configured; name at least one interface, as in: edged --link eth1")
+	p.check(len(c.Links) > 0, "link", "no link is configured; name at least one interface, as in: edged --link eth1, "+
+		"or a UDP port, as in: edged --listen :9470")
 	p.check(len(c.Links) <= engine.MaxLinks, "link", "%d links; at most %d can be used", len(c.Links), engine.MaxLinks)
 	seen := map[string]bool{}
 	for _, l := range c.Links {
 		p.check(l.Name != "", "link.name", "a [[link]] has no name")
-		p.check(len(l.Name) <= maxIfName, "link.name", "%q is longer than an interface name can be (%d bytes)", l.Name,
-			maxIfName)
+		if (l.Listen != "") || l.Driver == linkdrv.KindIP {
+			c.checkIPLink(p, &l)
+		} else {
+			p.check(len(l.Name) <= maxIfName, "link.name", "%q is longer than an interface name can be (%d bytes)",
+				l.Name, maxIfName)
+		}
 		p.check(!seen[l.Name], "link.name", "%q is listed twice", l.Name)
 		seen[l.Name] = true
 		p.check(l.Weight > 0 && l.Weight < 1e6, "link.weight", "%v of %q is not a positive number", l.Weight, l.Name)
 		p.oneOf("link.driver", l.Driver, append([]string{""}, linkdrv.Kinds()...))
 		p.check(l.Slots >= 0 && l.Slots <= 1<<16, "link.slots", "%d of %q is outside 0..65536", l.Slots, l.Name)
 	}
+}
+
+// maxLinkName bounds the names of IP links: they stand in metrics and tables.
+const maxLinkName = 64
+
+// checkIPLink checks a link that is a UDP port.
+func (c *Config) checkIPLink(p *problems, l *Link) {
+	p.check(l.Listen != "", "link.driver", "%q of %q needs listen, such as \":9470\"", linkdrv.KindIP, l.Name)
+	if l.Listen != "" {
+		_, err := linkdrv.ParseListen(l.Listen)
+		p.check(err == nil, "link.listen", "%v", err)
+	}
+	p.check(l.Driver == linkdrv.KindIP, "link.driver", "%q of %q: a link with listen has the driver %q", l.Driver,
+		l.Name, linkdrv.KindIP)
+	p.check(len(l.Name) <= maxLinkName, "link.name", "%q is longer than %d bytes", l.Name, maxLinkName)
+	p.check(c.Security == Encrypted, "link.listen", "%q: IP links are encrypted only: anybody who can reach the port "+
+		"could read and write exported memory; leave out security = \"plaintext\"", l.Listen)
+	p.check(c.Shards == 1, "shards", "%d: an IP link (%q) serves one shard; use shards = 1", c.Shards, l.Listen)
+	p.check(c.Copy != CopyShuffle, "copy", "%q needs frames at page boundaries, which an IP link (%q) does not give; "+
+		"leave copy out", c.Copy, l.Listen)
 }
 
 func (c *Config) checkLimits(p *problems) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"multiedge/internal/identity"
 	"multiedge/internal/secure"
@@ -80,7 +81,11 @@ func parsePeers(list []Peer) (out []secure.Peer, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("peer %q: %w", p.Name, err)
 		}
-		out = append(out, secure.Peer{Name: p.Name, Key: key})
+		joined := strings.Join(p.Endpoints, ",")
+		if err := secure.CheckEndpoints(joined); err != nil {
+			return nil, fmt.Errorf("peer %q: %w", p.Name, err)
+		}
+		out = append(out, secure.Peer{Name: p.Name, Key: key, Endpoints: joined})
 	}
 	return out, nil
 }
@@ -88,7 +93,7 @@ func parsePeers(list []Peer) (out []secure.Peer, err error) {
 // Source says where a peer was found.
 func (a *Authorised) Source(p secure.Peer) string {
 	for _, s := range a.sources {
-		if slices.Contains(s.Peers, p) {
+		if slices.ContainsFunc(s.Peers, func(o secure.Peer) bool { return o.Name == p.Name && o.Key == p.Key }) {
 			return s.Name
 		}
 	}

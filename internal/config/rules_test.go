@@ -9,6 +9,40 @@ import (
 	"multiedge/internal/ipc"
 )
 
+// A link with listen is a UDP port: what it cannot have is refused, each with its key.
+func TestIPLinks(t *testing.T) {
+	base := func() Config {
+		return Config{KeyFile: filepath.Join(t.TempDir(), "key"), Links: []Link{{Listen: "10.0.0.1:9470"},
+			{Name: "eth1"}}}
+	}
+	cfg := base()
+	must(t, cfg.Normalize())
+	must(t, cfg.Normalize()) // as before
+	if l := cfg.Links[0]; l.Driver != "ip" || l.Name != "10.0.0.1:9470" || cfg.Links[1].Driver == "ip" {
+		t.Errorf("%+v", cfg.Links)
+	}
+	for want, change := range map[string]func(*Config){
+		"link.listen":  func(c *Config) { c.Links[0].Listen = "eth1:9470" },
+		"link.driver":  func(c *Config) { c.Links[0].Driver = "ring" },
+		"needs listen": func(c *Config) { c.Links[1].Driver = "ip" },
+		"encrypted":    func(c *Config) { c.Security = Plaintext },
+		"shards":       func(c *Config) { c.Shards = 2 },
+		"copy":         func(c *Config) { c.Copy = CopyShuffle },
+		"listed twice": func(c *Config) { c.Links[1] = c.Links[0] },
+		"64 bytes":     func(c *Config) { c.Links[0].Name = strings.Repeat("x", 65) },
+		"endpoint":     func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Endpoints: []string{"here"}}} },
+	} {
+		cfg := base()
+		change(&cfg)
+		if err := cfg.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// testKey is the public key of nobody.
+const testKey = "RVhBTVBMRTogcHV0IHRoZSBwZWVyJ3Mga2V5IGhlcmU="
+
 // Of the reservations that a name matches any may admit who offers it; users and groups that do not exist are named.
 func TestReservations(t *testing.T) {
 	cfg := Config{Rights: Rights{Services: []Service{{Name: "db-*", User: "1001"}, {Name: "db-shared", Group: "2002"},

@@ -26,6 +26,12 @@ const (
 	watchRetry  = 5 * time.Second
 )
 
+// portTries is how often, every portPause, the port of an IP link is tried again that is in use.
+const (
+	portTries = 20
+	portPause = 5 * time.Millisecond
+)
+
 // keeper keeps the configured links open: it follows the kernel's reports, opens drivers (which takes long, so not on
 // the shard) and gives them to the shard or takes them away. One goroutine owns it.
 //
@@ -37,6 +43,8 @@ type keeper struct {
 	known map[int]linkdrv.Event // what the kernel said, by interface index; nil while nobody watches
 	kicks chan string           // links whose driver failed
 	jobs  chan func()           // other changes, from Reload
+	// the kernel has said something of an interface, or nobody watches: IP links are looked at
+	changed bool
 
 	openLinks  opener
 	watchLinks func(ctx context.Context, sink func(linkdrv.Event)) error // nil: links never change
@@ -62,10 +70,10 @@ func newKeeper(d *Daemon, o *Options) *keeper {
 type kept struct {
 	cfg    config.Link
 	slots  []*shard.Link // the shards', by their number; only passed on
-	index  int           // interface followed; 0: none
+	index  int           // interface followed; 0: none, as of an IP link
 	open   bool
 	mtu    int
-	mac    string
+	addr   string
 	failed string // last error logged
 }
 
@@ -111,8 +119,17 @@ func isMissing(err error) bool {
 func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {
 	cfg := l.cfg
 	cfg.Name = name
-	return k.openLinks(cfg, linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver,
-		RingSlots: l.cfg.Slots, Pages: k.d.cfg.Copy == config.CopyShuffle})
+	o := linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver,
+		RingSlots: l.cfg.Slots, Listen: l.cfg.Listen, Pages: k.d.cfg.Copy == config.CopyShuffle}
+	drvs, err := k.openLinks(cfg, o)
+	for range portTries { // its driver of before may be about to be closed
+		if cfg.Listen == "" || !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+		time.Sleep(portPause)
+		drvs, err = k.openLinks(cfg, o)
+	}
+	return drvs, err
 }
 
 // opened hands each shard its driver.
@@ -126,10 +143,10 @@ func (k *keeper) opened(l *kept, drvs []linkdrv.Driver) {
 			return
 		}
 	}
-	l.open, l.index, l.mtu, l.mac, l.failed = true, info.Index, info.MTU, info.MAC.String(), ""
+	l.open, l.index, l.mtu, l.addr, l.failed = true, info.Index, info.MTU, info.Addr().String(), ""
 	k.d.linksUp.Add(1)
-	k.d.tell(&Event{Kind: EventLinkUp, Link: l.cfg.Name, Text: fmt.Sprintf("%s driver, MTU %d, MAC %s", info.Kind,
-		info.MTU, info.MAC)})
+	k.d.tell(&Event{Kind: EventLinkUp, Link: l.cfg.Name, Text: fmt.Sprintf("%s driver, MTU %d, address %s", info.Kind,
+		info.MTU, info.Addr())})
 }
 
 // closed takes a link's drivers away from the shards.
@@ -165,6 +182,7 @@ func (k *keeper) run(ctx context.Context, ns int) {
 			return
 		case ev := <-events:
 			k.event(ev)
+			k.changed = true
 		case <-blind:
 			k.forget()
 		case name := <-k.kicks:
@@ -174,9 +192,11 @@ func (k *keeper) run(ctx context.Context, ns int) {
 			f()
 		case <-t.C:
 		}
+		k.changed = k.changed || k.known == nil && k.watchLinks != nil
 		for _, l := range k.links {
 			k.reconcile(l)
 		}
+		k.changed = false
 	}
 }
 
@@ -265,6 +285,10 @@ func (k *keeper) event(ev linkdrv.Event) {
 
 // reconcile makes a link's driver agree with what the kernel reports.
 func (k *keeper) reconcile(l *kept) {
+	if l.cfg.Listen != "" {
+		k.reconcileIP(l)
+		return
+	}
 	if k.known == nil {
 		k.tryOpen(l, l.cfg.Name)
 		return
@@ -281,10 +305,27 @@ func (k *keeper) reconcile(l *kept) {
 		k.closed(l)
 		return
 	}
-	if l.open && (l.index != ev.Index || l.mtu != ev.MTU || l.mac != ev.MAC.String()) {
+	if l.open && (l.index != ev.Index || l.mtu != ev.MTU || l.addr != ev.MAC.String()) {
 		k.closed(l)
 	}
 	k.tryOpen(l, ev.Name)
+}
+
+// reconcileIP opens an IP link, and opens it anew when the interface with its address has another MTU, or none has the
+// address any more. One for all addresses stays open: interfaces come and go for other reasons, and the search for the
+// path MTU finds out what passes.
+func (k *keeper) reconcileIP(l *kept) {
+	if l.open && k.changed {
+		at, err := linkdrv.ParseListen(l.cfg.Listen)
+		mtu := l.mtu
+		if err == nil && !at.Addr().IsUnspecified() {
+			mtu, err = linkdrv.ListenMTU(at)
+		}
+		if err != nil || mtu != l.mtu {
+			k.closed(l)
+		}
+	}
+	k.tryOpen(l, l.cfg.Name)
 }
 
 func (k *keeper) find(name string) (linkdrv.Event, bool) {

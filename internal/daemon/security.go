@@ -20,12 +20,13 @@ import (
 
 // trust is who this node is and whom it authorises. A nil *trust is that of a plaintext node: nobody and everybody.
 type trust struct {
-	node    *secure.Node // the engine's, once there is one
-	keyFile string       // empty: the key is in memory alone
-	made    bool         // by this start, and not said yet
-	inline  bool         // no peers file is read
-	now     atomic.Pointer[config.Authorised]
-	mu      sync.Mutex // over a reading of the file and its taking effect
+	node      *secure.Node // the engine's, once there is one
+	keyFile   string       // empty: the key is in memory alone
+	made      bool         // by this start, and not said yet
+	inline    bool         // no peers file is read
+	endpoints endpoints    // of peers over IP
+	now       atomic.Pointer[config.Authorised]
+	mu        sync.Mutex // over a reading of the file and its taking effect
 }
 
 // newTrust reads the key, or makes it, and the peers. It returns the node's identity as well.
@@ -33,7 +34,7 @@ func newTrust(cfg *config.Config, o *Options) (*trust, engine.NodeID, error) {
 	if cfg.Security == config.Plaintext {
 		return nil, config.PlainIdentity(cfg), nil
 	}
-	t := &trust{inline: o.inline}
+	t := &trust{inline: o.inline, endpoints: newEndpoints()}
 	var key secure.PrivateKey
 	var err error
 	if o.Key != nil {
@@ -89,6 +90,7 @@ func (d *Daemon) setPeers(a *config.Authorised) error {
 	}
 	d.trust.node.Peers = a.Peers
 	d.trust.now.Store(a)
+	d.trust.endpoints.kick()
 	return nil
 }
 

@@ -60,6 +60,9 @@ func (d *Daemon) startShards(ctx context.Context) (done chan struct{}) {
 		close(done)
 	}()
 	d.tasks.Go(func() { d.keeper.run(ctx, d.ns) })
+	if d.trust != nil {
+		d.tasks.Go(func() { d.followEndpoints(ctx) })
+	}
 	return done
 }
 

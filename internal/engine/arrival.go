@@ -17,7 +17,7 @@ func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 	switch a.Found {
 	case peering.FoundPlain:
 		e.received(i, len(a.Head))
-		e.onPlainData(now, i, frame.From(a.Head), f)
+		e.onPlainData(now, i, a.From(), f)
 		return true
 	case peering.FoundForged:
 		e.received(i, len(a.Head))

@@ -66,15 +66,19 @@ func (w *builder) begin(s *peering.Session, p *path.Tx, b *Batches) {
 // from, so that the answer goes there and not to the link that the peer believed it to be.
 func (w *builder) turnTo(j uint8) {
 	s := w.s
-	addr := s.Paths.RemoteLink(j).Addr
-	if !addr.Known() {
+	addr := s.Paths.PlaceOf(w.p.Link, j)
+	if !addr.Known() && !w.e.net.Links[w.p.Link].Addr.IsIP() {
 		addr = s.Peer.Links.Remote[j].Addr
 	}
-	if !addr.Known() || j == w.p.Number {
-		return
+	if addr.Known() && j != w.p.Number {
+		w.turnAt(addr)
 	}
+}
+
+// turnAt sends the frame to another address than the path's.
+func (w *builder) turnAt(addr frame.Addr) {
 	w.to = addr
-	s.AppendOwnLink(&w.f, w.p.Link)
+	w.s.AppendOwnLink(&w.f, w.p.Link)
 }
 
 // aside reports whether the frame goes to another link of the peer than the path's.
@@ -166,18 +170,20 @@ func (w *builder) sum(h *wire.Header) {
 	} else {
 		f.Head = w.buf[wire.BulkLen : wire.HeadLen+len(w.f.Tail)]
 	}
-	w.address(f.Head)
+	w.address(f, f.Head)
 	wire.Finish(f.Head[frame.HeaderLen:], h, w.f.Tail)
 }
 
-// address writes the header of the link.
-func (w *builder) address(b []byte) {
+// address writes the header of the link to b, and says where the frame goes.
+func (w *builder) address(f *frame.Tx, b []byte) {
 	if w.aside() {
 		e := w.e
 		e.cfg.Framing.PutHeader(b, &e.net.Links[w.p.Link].Addr, &w.to)
+		f.To = w.to
 		return
 	}
 	copy(b, w.p.Header[:])
+	f.To = w.p.To
 }
 
 // fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be
@@ -213,7 +219,8 @@ func (w *builder) seal(h *wire.Header, n int) {
 		buf = buf[wire.BulkLen:]
 		clear(buf[frame.HeaderLen+wire.FixedLen+len(w.f.Tail) : n-wire.TagLen])
 	}
-	w.address(buf)
+	f := w.b.add(w.p.Link)
+	w.address(f, buf)
 	h.KeyEpoch = w.s.Trust.Sealer.Epoch()
 	wire.FinishOpen(buf[frame.HeaderLen:], h, w.f.Tail)
 	if w.f.HasBulk {
@@ -224,7 +231,6 @@ func (w *builder) seal(h *wire.Header, n int) {
 	if w.s.Trust.Sealer.Left == 0 {
 		w.s.Worn()
 	}
-	f := w.b.add(w.p.Link)
 	f.Head, f.Joined = buf[:n], w.joined
 }
 

@@ -89,3 +89,6 @@ const (
 	MaxPending = peering.MaxPending
 	MaxTries   = peering.MaxTries
 )
+
+// InitProof is what an Init over IP ends with.
+var InitProof = peering.InitProof

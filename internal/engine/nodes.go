@@ -16,6 +16,14 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 // SetPeers replaces the authorised peers.
 func (e *Endpoint) SetPeers(now mono.Time, peers *secure.Peers) { e.nodes.SetPeers(now, peers) }
 
+// SetEndpoints replaces the addresses of a peer's IP links by configuration.
+func (e *Endpoint) SetEndpoints(now mono.Time, id NodeID, at []frame.Addr) {
+	e.nodes.SetEndpoints(now, id, at)
+}
+
+// Found reports whether there is an open session with a node.
+func (e *Endpoint) Found(id NodeID) bool { return e.nodes.Found(id) }
+
 // RenewKeys makes every sealed session begin an exchange of fresh keys now.
 func (e *Endpoint) RenewKeys(now mono.Time) { e.nodes.RenewKeys(now) }
 

@@ -39,19 +39,20 @@ func (e *Endpoint) Handle(now mono.Time, i int, frames ...Arrival) {
 			}
 			joinAll(frames[k:]) // a key was revoked meanwhile, or a header is damaged
 		}
-		e.handleWhole(now, i, a.Head)
+		e.handleWhole(now, i, &a.Rx)
 	}
 }
 
 // handleWhole takes a complete Ethernet frame of which nothing is known.
-func (e *Endpoint) handleWhole(now mono.Time, i int, b []byte) {
+func (e *Endpoint) handleWhole(now mono.Time, i int, a *frame.Rx) {
+	b := a.Head
 	e.received(i, len(b))
 	if !e.cfg.Framing.Has(b) {
 		e.Count.Reject.RejectedMalformed++
 		return
 	}
 	f := &e.scratch.frame
-	src := frame.From(b)
+	src := a.From()
 	if b = b[frame.HeaderLen:]; wire.Sealed(b) {
 		e.handleSealed(now, i, src, b)
 		return
@@ -147,6 +148,9 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src frame.Addr, b []byte) 
 	if err := e.scratch.frame.DecodeOpened(opened); err != nil {
 		e.rejected(err)
 		return
+	}
+	if src.IsIP() {
+		s.Paths.Came(now, i, &h, src)
 	}
 	e.onOpened(now, s, i, &e.scratch.frame, false)
 }

@@ -78,7 +78,7 @@ func testRedirect(t *testing.T, seed uint64) {
 		case k < 4:
 			return false
 		case k < 8: // late: behind the others
-			held = append(held, flight{f.link, bytes.Clone(f.b), f.joined})
+			held = append(held, flight{link: f.link, b: bytes.Clone(f.b), joined: f.joined})
 			return false
 		case k < 10:
 			for _, h := range held {

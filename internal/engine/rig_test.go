@@ -29,6 +29,7 @@ type rig struct {
 	mac    [2]map[int][6]byte             // addresses that are not macOf
 	// the other node's link that a link of node from is joined to, -1: none; nil: the one of the same number
 	far     func(from, link int) int
+	route   func(from int, f *flight) // delivers frames of IP links; nil: there are none
 	scratch [65536]byte
 }
 
@@ -51,7 +52,8 @@ type node struct {
 type flight struct {
 	link   int
 	b      []byte
-	joined bool // in a datagram
+	joined bool       // in a datagram
+	to     frame.Addr // on IP links
 }
 
 type rigOptions struct {
@@ -205,7 +207,7 @@ func (r *rig) take(i int) (out []flight) {
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
 		sent := len(out)
 		for link, f := range n.batch.All() {
-			out = append(out, flight{link, f.AppendTo(nil), f.Joined})
+			out = append(out, flight{link, f.AppendTo(nil), f.Joined, f.To})
 		}
 		out = append(out[:sent], r.datagrams(out[sent:])...)
 		n.batch.Reset()
@@ -325,6 +327,10 @@ func (r *rig) round() bool {
 	r.now = r.now.Add(r.hop)
 	for i := range sent {
 		for _, f := range sent[i] {
+			if r.route != nil && f.to.IsIP() {
+				r.route(i, &f)
+				continue
+			}
 			if r.far != nil {
 				f.link = r.far(i, f.link)
 			}

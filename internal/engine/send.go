@@ -166,14 +166,16 @@ func (e *Endpoint) emitSetup(b *Batches, f *peering.Setup) {
 	e.cfg.Framing.PutHeader(buf, &e.net.Links[f.Link].Addr, &f.Dst)
 	if f.Sealed {
 		n := frame.HeaderLen + copy(buf[frame.HeaderLen:], f.Body)
-		b.add(f.Link).Head = buf[:n]
+		t := b.add(f.Link)
+		t.Head, t.To = buf[:n], f.Dst
 		e.countSent(f.Link, n)
 		return
 	}
 	n := copy(buf[wire.TailStart:], f.Body)
 	h := wire.Header{Type: f.Kind, Path: uint8(f.Link), Session: f.Sess}
 	wire.Finish(buf[frame.HeaderLen:], &h, buf[wire.TailStart:wire.TailStart+n])
-	b.add(f.Link).Head = buf[:wire.TailStart+n]
+	t := b.add(f.Link)
+	t.Head, t.To = buf[:wire.TailStart+n], f.Dst
 	e.countSent(f.Link, wire.TailStart+n)
 }
 
@@ -283,6 +285,12 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p 
 	if p.Lookout.Look != 0 {
 		e.sendLooks(now, s, b, p)
 	}
+	if p.Move.Ask && !b.full() && p.Ledger.CanSend() {
+		e.askMove(now, s, b, p)
+	}
+	if p.Move.Ask {
+		s.Paths.Special |= 1 << p.Link // with the next batch
+	}
 	if p.Probing.Probe { // nothing else may be lost with it
 		e.askSize(now, s, b, p)
 	}
@@ -310,6 +318,17 @@ func (e *Endpoint) askSize(now mono.Time, s *peering.Session, b *Batches, p *pat
 		w.padTo(size)
 		w.finish(now)
 	}
+}
+
+// askMove asks whether the peer answers at another address (clause 21.5).
+func (e *Endpoint) askMove(now mono.Time, s *peering.Session, b *Batches, p *path.Tx) {
+	w := &e.builder
+	p.Move.Ask = false
+	w.begin(s, p, b)
+	w.turnAt(p.Move.To)
+	w.f.Seg = wire.Segment{Kind: wire.KindProbe, Place: p.Move.Nonce()}
+	w.f.Small(&w.f.Seg)
+	w.finish(now)
 }
 
 // sendLooks sends the Probes that ask other links of the peer.

@@ -113,6 +113,7 @@ const (
 	TroubleRefused     = peering.TroubleRefused
 	TroubleNoAnswer    = peering.TroubleNoAnswer
 	TroubleNoHandshake = peering.TroubleNoHandshake
+	TroubleNoDatagram  = peering.TroubleNoDatagram
 )
 
 // Errors of Dial.

@@ -7,8 +7,11 @@ package frame
 //
 // Joined says that the frame is a segment of a UDP datagram (GSO): a driver that can send datagrams puts it into one
 // with the Joined frames of the same length, destination and session that follow it; others take no notice.
+//
+// To is where the frame goes on an IP link, whose header names no address; elsewhere it is none.
 type Tx struct {
 	Head, Bulk, Tail []byte
+	To               Addr
 	Joined           bool
 }
 
@@ -25,8 +28,19 @@ func (f *Tx) AppendTo(b []byte) []byte {
 // Of one that was received into a slot (linkdrv.Scatterer) Head is what precedes a bulk payload (less if the frame is
 // shorter), Body what landed in the slot, Rest what did not fit there. Where frames arrive at page boundaries Head is
 // all that landed in the slot, and Body is empty. Buf is the driver's buffer, which Join uses.
+//
+// Origin is where a frame of an IP link came from, in the driver's memory; nil: the frame's header says so.
 type Rx struct {
 	Head, Body, Rest, Buf []byte
+	Origin                *Addr
+}
+
+// From returns the address that sent the frame, of which Head has HeaderLen bytes.
+func (f *Rx) From() Addr {
+	if f.Origin != nil {
+		return *f.Origin
+	}
+	return From(f.Head)
 }
 
 // Len returns the length of the frame in bytes.
@@ -39,7 +53,7 @@ func (f *Rx) Join() []byte {
 		copy(f.Buf[at+len(f.Body):], f.Rest)
 		copy(f.Buf[at:], f.Body)
 		copy(f.Buf, f.Head)
-		*f = Rx{Head: f.Buf[:n]}
+		*f = Rx{Head: f.Buf[:n], Origin: f.Origin}
 	}
 	return f.Head
 }

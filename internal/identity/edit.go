@@ -14,7 +14,8 @@ import (
 )
 
 // AddPeer authorises a peer in a file, which is made if there is none. Comments and order stay. changed is false if the
-// peer is there already. A name or key that another line has is an error.
+// peer is there already. Endpoints replace those that the peer had; without any it keeps them. A name or key that
+// another line has is an error.
 func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 	if _, err := secure.NewPeers(p); err != nil {
 		return false, err
@@ -24,16 +25,21 @@ func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if old, ok := peers.ByName(p.Name); ok && old == p {
+		old, there := peers.ByName(p.Name)
+		switch {
+		case !there:
+		case old.Key == p.Key && (p.Endpoints == "" || p.Endpoints == old.Endpoints):
 			return text, nil
-		} else if ok {
+		case old.Key == p.Key:
+			text = without(text, old)
+		default:
 			return nil, fmt.Errorf("%s: %q has another key already; remove it first: edgectl peers remove %s", path,
 				p.Name, p.Name)
 		}
 		if len(text) > 0 && text[len(text)-1] != '\n' {
 			text = append(text, '\n')
 		}
-		text = append(text, p.Key.String()+" "+p.Name+"\n"...)
+		text = append(text, strings.TrimSpace(p.Key.String()+" "+p.Name+" "+p.Endpoints)+"\n"...)
 		if _, err := secure.ParsePeers(text, path); err != nil {
 			return nil, err
 		}
@@ -60,25 +66,30 @@ func RemovePeer(path, which string) (gone secure.Peer, err error) {
 		if !found {
 			return nil, fmt.Errorf("%s: no peer %q is authorised there (edgectl peers list shows who is)", path, which)
 		}
-		var kept []byte
-		for line := range bytes.Lines(text) {
-			if !holds(line, gone) {
-				kept = append(kept, line...)
-			}
-		}
+		kept := without(text, gone)
 		if len(bytes.TrimSpace(kept)) == 0 { // an empty file would look like one that was cut short (ReadPeersAgain)
-			kept = []byte("# authorised peers: KEY NAME\n")
+			kept = []byte("# authorised peers: KEY NAME [HOST:PORT,...]\n")
 		}
 		return kept, nil
 	})
 	return gone, err
 }
 
+// without returns the lines that do not authorise p.
+func without(text []byte, p secure.Peer) (kept []byte) {
+	for line := range bytes.Lines(text) {
+		if !holds(line, p) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}
+
 // holds reports whether a line of the file authorises p.
 func holds(line []byte, p secure.Peer) bool {
 	entry, _, _ := strings.Cut(string(line), "#")
 	words := strings.Fields(entry)
-	return len(words) == 2 && words[0] == p.Key.String() && words[1] == p.Name
+	return len(words) >= 2 && words[0] == p.Key.String() && words[1] == p.Name
 }
 
 // lockTries is how often, every lockPause, an editor looks whether others are done; none of ours takes that long.

@@ -16,9 +16,9 @@ import (
 // maxPeersFile bounds what is read of an authorised-peers file, in bytes: some 100,000 peers.
 const maxPeersFile = 16 << 20
 
-// ReadPeers reads an authorised-peers file: lines of `KEY NAME` and comments. A file that does not exist authorises
-// nobody, which is no error. One that its group or others may write is refused: they could authorise themselves. So
-// could its owner, who must be root, the user of this process or one of owners.
+// ReadPeers reads an authorised-peers file: lines of `KEY NAME`, with endpoints or without, and comments. A file that
+// does not exist authorises nobody, which is no error. One that its group or others may write is refused: they could
+// authorise themselves. So could its owner, who must be root, the user of this process or one of owners.
 func ReadPeers(path string, owners ...uint32) ([]secure.Peer, error) {
 	peers, _, err := readPeers(path, append(owners, uint32(os.Geteuid())))
 	return peers, err
@@ -98,15 +98,20 @@ func readPeersText(path string) (text []byte, mode fs.FileMode, owner uint32, er
 	return text, mode, owner, nil
 }
 
-// Merge joins the peers of several sources, each described for errors. The same peer in two of them is no conflict.
+// Merge joins the peers of several sources, each described for errors. The same peer in two of them is no conflict: it
+// has the endpoints of the first that names any.
 func Merge(sources ...Source) (*secure.Peers, error) {
 	var list []secure.Peer
-	seen := map[secure.Peer]bool{}
+	at := map[secure.Peer]int{}
 	for _, s := range sources {
 		for _, p := range s.Peers {
-			if !seen[p] {
-				seen[p] = true
+			same := secure.Peer{Name: p.Name, Key: p.Key}
+			i, there := at[same]
+			if !there {
+				at[same] = len(list)
 				list = append(list, p)
+			} else if list[i].Endpoints == "" {
+				list[i].Endpoints = p.Endpoints
 			}
 		}
 	}

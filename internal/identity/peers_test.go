@@ -55,6 +55,56 @@ func TestPeersAreEdited(t *testing.T) {
 	only(t, filepath.Dir(path), "peers", "peers.lock")
 }
 
+// Endpoints stand behind the name. Adding a peer again replaces them, or keeps them if it names none.
+func TestEndpointsAreEdited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	a, b := newPeer("a"), newPeer("b")
+	for _, step := range []struct {
+		peer      secure.Peer
+		endpoints string
+		changed   bool
+		want      string
+	}{
+		{a, "", true, ""}, {b, "", true, ""}, {a, "10.0.0.1:9470", true, "10.0.0.1:9470"},
+		{a, "", false, "10.0.0.1:9470"}, {a, "10.0.0.1:9470", false, "10.0.0.1:9470"},
+		{a, "a.example:1,[2001:db8::1]:2", true, "a.example:1,[2001:db8::1]:2"},
+	} {
+		p := step.peer
+		p.Endpoints = step.endpoints
+		changed, err := AddPeer(path, p)
+		if err != nil || changed != step.changed {
+			t.Errorf("%q: %v, %v", step.endpoints, changed, err)
+		}
+		peers, err := ReadPeers(path)
+		must(t, err)
+		for _, have := range peers {
+			if have.Key == p.Key && have.Endpoints != step.want {
+				t.Errorf("after %q: %+v", step.endpoints, have)
+			}
+		}
+	}
+	for _, bad := range []string{"10.0.0.1", ":9470", "10.0.0.1:0", "10.0.0.1:70000", "a b:1", "x:1,", "[fe80::1%a0]:1",
+		strings.Repeat("x:1,", 16) + "x:1"} {
+		p := a
+		p.Endpoints = bad
+		if _, err := AddPeer(path, p); err == nil || !strings.Contains(err.Error(), "endpoint") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if gone, err := RemovePeer(path, "a"); err != nil || gone.Endpoints == "" {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if peers, err := ReadPeers(path); err != nil || len(peers) != 1 || peers[0] != b {
+		t.Errorf("%+v, %v", peers, err)
+	}
+	placed := b
+	placed.Endpoints = "b.example:1"
+	all, err := Merge(Source{Name: "one", Peers: []secure.Peer{b}}, Source{Name: "two", Peers: []secure.Peer{placed}})
+	if err != nil || len(all.List()) != 1 || all.List()[0] != placed {
+		t.Errorf("%+v, %v", all.List(), err)
+	}
+}
+
 // What is refused leaves the file as it was.
 func TestEditRefusals(t *testing.T) {
 	dir := t.TempDir()

@@ -37,18 +37,20 @@ type Finding struct {
 // CheckHost examines what a daemon needs of the host for the given links. It needs no daemon. Capabilities and limits
 // are those of the calling process.
 func CheckHost(links []string) []Finding {
-	f := process()
+	f := process(true)
 	for _, name := range links {
 		f.iface(name, name, "", false)
 	}
 	return f
 }
 
-// process looks at what this process may do.
-func process() (f findings) {
-	f.capability(unix.CAP_NET_RAW, "CAP_NET_RAW", FindingProblem, "packet sockets can be opened",
-		"no packet socket can be opened",
-		"run edged as root, or setcap cap_net_raw,cap_ipc_lock+ep on its binary, or AmbientCapabilities= in the unit")
+// process looks at what this process may do; packets: it has links that are no UDP ports.
+func process(packets bool) (f findings) {
+	if packets {
+		f.capability(unix.CAP_NET_RAW, "CAP_NET_RAW", FindingProblem, "packet sockets can be opened",
+			"no packet socket can be opened", "run edged as root, or setcap cap_net_raw,cap_ipc_lock+ep on its "+
+				"binary, or AmbientCapabilities= in the unit; or edged --listen :9470, which needs no privilege")
+	}
 	f.memlock()
 	f.cipher()
 	if g, ok := regmem.TightestGroup(); ok {
@@ -172,12 +174,16 @@ func (f *findings) offloads(about, name, driver string) {
 
 // Facts examines a running node: its own rights and the state of its links.
 func (in *Inspector) Facts(snap *Snapshot) []Finding {
-	f, id := process(), in.node.Identity()
+	packets := slices.ContainsFunc(snap.Links, func(l LinkStatus) bool { return !l.isIP() })
+	f, id := process(packets || len(snap.Links) == 0), in.node.Identity()
 	for i := range snap.Links {
 		if in.node.InMemory {
 			break // links in memory
 		}
 		l := &snap.Links[i]
+		if l.isIP() {
+			continue
+		}
 		f.iface(l.Name, cmp.Or(l.Device, l.Name), l.Driver, true)
 		f.renamed(l)
 	}
@@ -240,6 +246,7 @@ func (f *findings) silence(snap *Snapshot) {
 	wires := "on the same Ethernet segment; check VLANs and that switches pass EtherType " + snap.Status.EtherType
 	switch {
 	case len(snap.Peers) > 0, slices.ContainsFunc(snap.Authorised, AuthorisedStatus.known):
+	case hasIP(snap.Links) && slices.ContainsFunc(snap.Authorised, AuthorisedStatus.placed): // asked when it is dialled
 	case snap.Status.Security == config.Plaintext:
 		f.add(FindingWarning, "peers", "no other node was heard on any link", "start edged on another host "+wires)
 	case snap.Status.Authorised > 0:
@@ -251,6 +258,10 @@ func (f *findings) silence(snap *Snapshot) {
 // running looks at a link as the daemon uses it.
 func (f *findings) running(l *LinkStatus) {
 	about := "link " + l.Name
+	if l.isIP() {
+		f.ipLink(l)
+		return
+	}
 	if !l.Up && f.troubled(about) {
 		return // the interface's trouble is the link's, and was said
 	}
@@ -269,12 +280,7 @@ func (f *findings) running(l *LinkStatus) {
 	default:
 		f.add(FindingOK, about, text, "")
 	}
-	received, dropped := l.Kernel["received"], l.Kernel["dropped"]
-	if dropped*1000 > received+dropped {
-		f.add(FindingWarning, about, fmt.Sprintf("the kernel dropped %d of %d frames: the daemon was not quick enough",
-			dropped, received+dropped),
-			"give edged a core of its own, set poll = \"busy\", or raise slots")
-	}
+	f.dropped(l)
 	switch {
 	case l.Kernel["truncated"] == 0:
 	case l.Driver == linkdrv.KindUDP:
@@ -283,6 +289,16 @@ func (f *findings) running(l *LinkStatus) {
 	default:
 		f.add(FindingWarning, about, fmt.Sprintf("%d frames were longer than a slot", l.Kernel["truncated"]),
 			"set the same MTU at both ends")
+	}
+}
+
+// dropped tells of frames for which there was no room.
+func (f *findings) dropped(l *LinkStatus) {
+	received, dropped := l.Kernel["received"], l.Kernel["dropped"]
+	if dropped*1000 > received+dropped {
+		f.add(FindingWarning, "link "+l.Name, fmt.Sprintf("the kernel dropped %d of %d frames: the daemon was not "+
+			"quick enough", dropped, received+dropped),
+			"give edged a core of its own, set poll = \"busy\", or raise slots")
 	}
 }
 

@@ -38,7 +38,7 @@ func TestDoctorWithoutDescriptors(t *testing.T) {
 func TestTroublesAreExplained(t *testing.T) {
 	for _, tr := range []engine.Trouble{engine.TroublePlaintext, engine.TroubleSealed, engine.TroubleOtherKey,
 		engine.TroubleWrongKey, engine.TroubleUnwelcome, engine.TroubleRefused, engine.TroubleNoAnswer,
-		engine.TroubleNoHandshake} {
+		engine.TroubleNoHandshake, engine.TroubleNoDatagram} {
 		p := PeerStatus{Name: "x", State: "known", trouble: tr}
 		if p.explain("self", "key"); p.Reason == "" || p.remedy == "" {
 			t.Errorf("trouble %d is not explained", tr)

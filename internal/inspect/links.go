@@ -13,6 +13,9 @@ import (
 func lookUp(links []LinkStatus, all []net.Interface) {
 	for i := range links {
 		l := &links[i]
+		if l.isIP() {
+			continue
+		}
 		named := slices.ContainsFunc(all, func(ifi net.Interface) bool { return ifi.Name == l.Name })
 		if !l.Up {
 			l.Missing = !named
@@ -30,7 +33,7 @@ func (l *LinkStatus) downText() string {
 	switch {
 	case l.Missing:
 		return "no interface has this name"
-	case l.Error != "":
+	case l.Error != "" || l.isIP():
 		return l.Error
 	}
 	return "the interface is down"

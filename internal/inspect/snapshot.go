@@ -57,14 +57,15 @@ func (p *part) show(number int, v *shard.View) {
 
 func linkStatus(l *shard.LinkView) LinkStatus {
 	st := LinkStatus{
-		Name: l.Config.Name, Number: l.Number, Weight: l.Config.Weight, Opens: l.Opens, Discards: l.Discards,
+		Name: l.Config.Name, Listen: l.Config.Listen, Number: l.Number, Weight: l.Config.Weight,
+		Opens: l.Opens, Discards: l.Discards,
 		Error: l.Error, Blocked: l.Blocked, Kernel: countsOf(l.Stats),
 	}
 	if l.Up {
-		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.Info.MAC.String(), l.Info.MTU, l.Info.Kind,
+		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.Info.Addr().String(), l.Info.MTU, l.Info.Kind,
 			l.Info.RxSlots
 		st.index = l.Info.Index
-		if l.Info.Name != l.Config.Name {
+		if l.Info.Name != l.Config.Name && l.Config.Listen == "" {
 			st.Device = l.Info.Name
 		}
 	}

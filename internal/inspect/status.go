@@ -134,7 +134,8 @@ type LinkStatus struct {
 	Up       bool    `json:"up"`
 	Device   string  `json:"device,omitempty"`  // the interface in use, if it was renamed since
 	Missing  bool    `json:"missing,omitempty"` // no interface has the name
-	MAC      string  `json:"mac,omitempty"`
+	Listen   string  `json:"listen,omitempty"`  // of an IP link
+	MAC      string  `json:"mac,omitempty"`     // of an IP link where it listens
 	MTU      int     `json:"mtu,omitempty"`
 	Driver   string  `json:"driver,omitempty"`
 	RxSlots  int     `json:"rx_slots,omitempty"` // for each shard
@@ -185,9 +186,11 @@ type AuthorisedStatus struct {
 	Name   string `json:"name"`
 	Key    string `json:"key"`
 	Node   string `json:"node"`
-	Source string `json:"source"`           // the file, or "configuration"
-	State  string `json:"state"`            // that of PeerStatus, or "not heard"
-	Reason string `json:"reason,omitempty"` // why there is no session
+	Source string `json:"source"` // the file, or "configuration"
+	// where it is reached over IP, joined by commas
+	Endpoints string `json:"endpoints,omitempty"`
+	State     string `json:"state"`            // that of PeerStatus, or "not heard"
+	Reason    string `json:"reason,omitempty"` // why there is no session
 
 	remedy string
 	quiet  bool // nothing at all was heard

@@ -33,6 +33,9 @@ func troubleText(t engine.Trouble, name, self, key string) (text, remedy string)
 	case engine.TroubleNoAnswer:
 		return "its hellos come in, but it does not answer: frames of this node do not reach it, or not on the links " +
 			"where it is heard", "edgectl trace at both ends; check the switch, VLANs and filters"
+	case engine.TroubleNoDatagram:
+		return "it does not answer at its endpoints over UDP", "edgectl peers list shows the endpoints; start edged " +
+			"--listen there, and let UDP to its port pass firewalls and security groups"
 	case engine.TroubleNoHandshake:
 		return "it answers, but handshakes with it do not come to an end",
 			"look at its log; edgectl trace at both ends shows what is lost"
@@ -57,6 +60,10 @@ func (a *AuthorisedStatus) explain(self, key string, out *Snapshot) {
 	a.Reason, a.remedy = "no link hears it",
 		"start edged there, on the same Ethernet segment; check VLANs, and that switches pass EtherType "+
 			out.Status.EtherType
+	if a.placed() && hasIP(out.Links) {
+		a.Reason, a.remedy = "no program has asked for it", ""
+		return
+	}
 	if out.Status.LinksUp == 0 {
 		a.Reason, a.remedy = "no link of this node is up", "edgectl link"
 	}
@@ -68,6 +75,9 @@ func (a *AuthorisedStatus) explain(self, key string, out *Snapshot) {
 		}
 	}
 }
+
+// placed reports whether it is said where the peer is reached over IP.
+func (a AuthorisedStatus) placed() bool { return a.Endpoints != "" }
 
 // known reports that something is heard of the peer, which says why it is not reached.
 func (a AuthorisedStatus) known() bool { return a.remedy != "" && !a.quiet }

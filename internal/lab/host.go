@@ -33,8 +33,8 @@ func (h *Host) LinkNames() []string {
 // a new card.
 func (h *Host) MAC(link int) net.HardwareAddr { return h.lab.links[link].MAC(h.index) }
 
-// IP is its address on a link: 10.77.link.(host+1).
-func (h *Host) IP(link int) netip.Addr { return address(link, h.index).Addr() }
+// IP is its address on a link.
+func (h *Host) IP(link int) netip.Addr { return h.lab.address(link, h.index).Addr() }
 
 // Do runs fn on a thread inside the host's namespace. What fn opens there stays there: a socket works from anywhere
 // afterwards. Goroutines that fn starts do not run inside. It must have returned before Close.

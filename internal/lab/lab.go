@@ -39,6 +39,11 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	if l.middle, err = newSpace(); err != nil {
 		return err
 	}
+	if l.spec.Medium == Routed {
+		if err := l.forward(); err != nil {
+			return err
+		}
+	}
 	for i := range l.spec.Hosts {
 		s, err := newSpace()
 		if err != nil {

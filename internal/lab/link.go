@@ -147,6 +147,9 @@ func (k *Link) attach(ctx context.Context, host int) error {
 	if err := k.police(host); err != nil {
 		return err
 	}
+	if k.medium == Routed {
+		return k.route(host)
+	}
 	if k.medium == Switch {
 		return middle.nl.LinkSetMaster(p, k.at(host).bridge) // last: a port that is up when it joins forwards at once
 	}
@@ -207,10 +210,8 @@ func (k *Link) configure(host int) error {
 		return err
 	}
 	n.index, n.present = link.Attrs().Index, true
-	ip := address(k.index, host)
-	if err := s.nl.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.Addr().AsSlice(), Mask: net.CIDRMask(ip.Bits(),
-		32)}}); err != nil {
-		return fmt.Errorf("address %v for %s: %w", ip, n.name, err)
+	if err := k.lab.addAddress(s, link, k.lab.address(k.index, host)); err != nil {
+		return err
 	}
 	switch {
 	case k.lab.spec.NoOffloads:

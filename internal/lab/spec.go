@@ -16,9 +16,10 @@ const (
 	Cable                // a bare veth pair between two hosts: fastest, cannot be cut nor shaped
 	Switch               // a bridge: shaped by the kernel, can be cut
 	Wire                 // user space: faults, rates and cuts, at a few Gbit/s
+	Routed               // a router: hosts have no Ethernet in common, only IP
 )
 
-func (m Medium) String() string { return [...]string{"auto", "cable", "switch", "wire"}[m] }
+func (m Medium) String() string { return [...]string{"auto", "cable", "switch", "wire", "router"}[m] }
 
 // Limits of a lab. Links is the engine's limit on links of a node.
 const (
@@ -35,6 +36,7 @@ type Spec struct {
 	MTU    int      // bytes of Ethernet payload; 9000 if zero
 	Rates  []string // per link, "1gbit", "250mbit"; one entry serves all links; "" is unlimited
 	Medium Medium   // what to build links of
+	IPv6   bool     // addresses on Routed links are IPv6's
 	// every frame crosses the links alone, as from NICs without TSO, GSO and GRO
 	NoOffloads bool
 	Faults            // what every link does to its frames; changed later by Link.SetFaults
@@ -55,12 +57,14 @@ func (s *Spec) normal() (rates []uint64, err error) {
 		return nil, fmt.Errorf("lab: %d links: give 1 to %d", s.Links, MaxLinks)
 	case s.MTU < MinMTU || s.MTU > MaxMTU:
 		return nil, fmt.Errorf("lab: MTU %d: give %d to %d", s.MTU, MinMTU, MaxMTU)
-	case s.Medium > Wire:
+	case s.Medium > Routed:
 		return nil, fmt.Errorf("lab: medium %d is unknown", s.Medium)
 	case len(s.Rates) > 1 && len(s.Rates) != s.Links:
 		return nil, fmt.Errorf("lab: %d rates for %d links: give one for all or one for each", len(s.Rates), s.Links)
 	case s.Medium != Auto && s.Medium != Wire && s.Faults.Any():
 		return nil, fmt.Errorf("lab: a %s has no faults: leave Medium at Auto or choose Wire", s.Medium)
+	case s.IPv6 && s.Medium != Routed:
+		return nil, errors.New("lab: only routed links have IPv6 addresses")
 	case s.Medium == Cable && (s.Hosts > 2 || len(s.Rates) > 0):
 		return nil, errors.New("lab: a cable joins two hosts and has no rate: choose Switch or Wire")
 	}

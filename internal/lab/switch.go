@@ -52,12 +52,12 @@ func waitUp(ctx context.Context, nl *netlink.Handle, index int) error {
 func (k *Link) police(host int) error {
 	p, nl := &k.ports[host], k.lab.middle.nl
 	var err error
-	if k.medium == Switch {
+	if k.medium != Wire {
 		err = k.collectDrops(&k.past, host)
 	}
 	switch {
 	case err != nil:
-	case k.medium == Switch && p.cut: // a wire cuts by itself
+	case k.medium != Wire && p.cut: // a wire cuts by itself
 		err = nl.QdiscReplace(blackhole(p.link))
 	case k.rate > 0:
 		err = nl.QdiscReplace(shaper(p.link, k.rate, k.lab.spec.MTU))

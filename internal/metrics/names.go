@@ -185,6 +185,8 @@ func lifeCounters() []deviceCounter {
 			func(c *engine.Counters) uint64 { return c.Life.SessionsFailed }),
 		word("path_changes_total", "Changes of the state of a path.",
 			func(c *engine.Counters) uint64 { return c.Life.PathChanges }),
+		word("path_moves_total", "Moves of peers to other addresses over IP that were followed.",
+			func(c *engine.Counters) uint64 { return c.Life.PathMoves }),
 	}
 }
 

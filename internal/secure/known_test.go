@@ -235,7 +235,7 @@ func TestPeerNames(t *testing.T) {
 	key := NewPrivateKey().Public()
 	for name, want := range map[string]bool{"a": true, strings.Repeat("n", 64): true, "ö.example-1_": true, "": false,
 		strings.Repeat("n", 65): false, "a b": false, "a\tb": false, "a\x00": false, "#a": false, "a\x7f": false} {
-		if _, err := NewPeers(Peer{name, key}); (err == nil) != want {
+		if _, err := NewPeers(Peer{Name: name, Key: key}); (err == nil) != want {
 			t.Errorf("NewPeers, %q: %v", name, err)
 		}
 	}
@@ -250,7 +250,7 @@ func TestPeerNames(t *testing.T) {
 		err.Error() != "peers:2: a line is longer than 64 KiB" {
 		t.Errorf("a long line: %v", err)
 	}
-	known, err := NewPeers(Peer{"a", key})
+	known, err := NewPeers(Peer{Name: "a", Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +17,30 @@ const maxName = 64
 type Peer struct {
 	Name string
 	Key  PublicKey
+	// Endpoints are where it is reached over IP, HOST:PORT each, joined by commas; empty: nobody says.
+	Endpoints string
+}
+
+// MaxEndpoints is how many endpoints a peer can have.
+const MaxEndpoints = 16
+
+// CheckEndpoints says what is wrong with the endpoints of a peer.
+func CheckEndpoints(joined string) error {
+	if joined == "" {
+		return nil
+	}
+	all := strings.Split(joined, ",")
+	if len(all) > MaxEndpoints {
+		return fmt.Errorf("%d endpoints: a peer can have %d", len(all), MaxEndpoints)
+	}
+	for _, text := range all {
+		host, port, err := net.SplitHostPort(text)
+		number, bad := strconv.ParseUint(port, 10, 16)
+		if err != nil || host == "" || bad != nil || number == 0 || strings.ContainsAny(text, " \t#%") {
+			return fmt.Errorf("endpoint %.80q: want HOST:PORT, such as 10.0.2.7:9470 or [2001:db8::7]:9470", text)
+		}
+	}
+	return nil
 }
 
 // Peers is the table of authorised peers. It does not change: a reload makes a new one. The zero value authorises
@@ -29,7 +55,7 @@ type Peers struct {
 func NewPeers(list ...Peer) (*Peers, error) {
 	p := &Peers{list: list, byNode: map[[8]byte]int{}, byName: map[string]int{}}
 	for i, e := range list {
-		if err := checkName(e.Name); err != nil {
+		if err := errors.Join(checkName(e.Name), CheckEndpoints(e.Endpoints)); err != nil {
 			return nil, err
 		}
 		if j, twice := p.byName[e.Name]; twice && list[j].Key != e.Key {
@@ -54,7 +80,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// ParsePeers reads an authorised-peers file: a line `KEY NAME` per peer, `#` starts a comment. file names it in errors.
+// ParsePeers reads an authorised-peers file: a line `KEY NAME` or `KEY NAME ENDPOINT,...` per peer, `#` starts a
+// comment. file names it in errors.
 func ParsePeers(text []byte, file string) (*Peers, error) {
 	var list []Peer
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -66,10 +93,10 @@ func ParsePeers(text []byte, file string) (*Peers, error) {
 		if len(words) == 0 {
 			continue
 		}
-		if len(words) != 2 {
+		if len(words) != 2 && len(words) != 3 {
 			return nil,
-				fmt.Errorf("%s:%d: want a line `KEY NAME`, with the key as `edgectl key show` prints it on the peer",
-					file, n)
+				fmt.Errorf("%s:%d: want a line `KEY NAME` or `KEY NAME HOST:PORT,...`, with the key as `edgectl key "+
+					"show` prints it on the peer", file, n)
 		}
 		key, err := ParsePublicKey(words[0])
 		if err != nil {
@@ -78,7 +105,14 @@ func ParsePeers(text []byte, file string) (*Peers, error) {
 		if err := checkName(words[1]); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
 		}
-		list = append(list, Peer{Name: words[1], Key: key})
+		p := Peer{Name: words[1], Key: key}
+		if len(words) == 3 {
+			p.Endpoints = words[2]
+		}
+		if err := CheckEndpoints(p.Endpoints); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		list = append(list, p)
 	}
 	if err := lines.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {

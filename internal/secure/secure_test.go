@@ -12,7 +12,7 @@ import (
 func pair(t *testing.T, knows, known bool) (a, b *Node, pa, pb Peer) {
 	t.Helper()
 	ka, kb := NewPrivateKey(), NewPrivateKey()
-	pa, pb = Peer{"a", ka.Public()}, Peer{"b", kb.Public()}
+	pa, pb = Peer{Name: "a", Key: ka.Public()}, Peer{Name: "b", Key: kb.Public()}
 	table := func(ok bool, p Peer) *Peers {
 		if !ok {
 			return nil
@@ -272,11 +272,11 @@ func TestErase(t *testing.T) {
 		t.Error("the cipher still has its key")
 	}
 	kb := NewPrivateKey()
-	pb, err := NewPeers(Peer{"b", kb.Public()})
+	pb, err := NewPeers(Peer{Name: "b", Key: kb.Public()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := NewNode(NewPrivateKey(), pb).Dial(Peer{"b", kb.Public()}, nil)
+	h := NewNode(NewPrivateKey(), pb).Dial(Peer{Name: "b", Key: kb.Public()}, nil)
 	secret := bytes.Repeat([]byte{1}, 32)
 	h.data.read = secret
 	if h.Close(); !bytes.Equal(secret, make([]byte, 32)) {
@@ -331,7 +331,7 @@ func TestParsePeers(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		x.String(): "peers:1: want a line", "x alpha": "peers:1: a key is 44", "\n" + x.String() +
-			" a b": "peers:2: want a line",
+			" a b": `peers:2: endpoint "b"`, x.String() + " a b:1 c": "want a line",
 		x.String() + " a\n" + y.String() + " a": "two keys", x.String() + " a\n" + x.String() + " b": "the same key",
 	} {
 		if _, err := ParsePeers([]byte(text), "peers"); err == nil || !bytes.Contains([]byte(err.Error()),
@@ -359,7 +359,7 @@ func FuzzParsePeers(f *testing.F) {
 // FuzzAnswer gives a node arbitrary bytes as a peer's handshake: it may fail, and nothing else.
 func FuzzAnswer(f *testing.F) {
 	node := NewNode(PrivateKey{1}, nil)
-	c := node.Dial(Peer{"x", PrivateKey{2}.Public()}, []byte("params"))
+	c := node.Dial(Peer{Name: "x", Key: PrivateKey{2}.Public()}, []byte("params"))
 	f.Add(c.Out(Initial), []byte{})
 	c.Close()
 	f.Fuzz(func(t *testing.T, first, second []byte) {
@@ -397,11 +397,11 @@ func BenchmarkOpen8K(b *testing.B) {
 
 func BenchmarkHandshake(b *testing.B) {
 	ka, kb := NewPrivateKey(), NewPrivateKey()
-	pa, _ := NewPeers(Peer{"a", ka.Public()})
+	pa, _ := NewPeers(Peer{Name: "a", Key: ka.Public()})
 	x, y := NewNode(ka, nil), NewNode(kb, pa)
 	b.ReportAllocs()
 	for b.Loop() {
-		c, s := x.Dial(Peer{"b", kb.Public()}, nil), y.Answer(nil)
+		c, s := x.Dial(Peer{Name: "b", Key: kb.Public()}, nil), y.Answer(nil)
 		if err := run(c, s); err != nil {
 			b.Fatal(err)
 		}

@@ -37,6 +37,8 @@ type Link struct {
 	full  int       // Recvs in a row that returned as many as they could
 	lent  *receiver // that has the link, or was offered it (receiver.go)
 
+	sources linkdrv.Sourcer // raw, if its frames do not say themselves where they came from
+
 	// For a driver that scatters: forecast places, and frames received there.
 	scatter linkdrv.Scatterer
 	slots   [recvBatch][]byte
@@ -118,6 +120,8 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	s.DropDriver(now, l)
 	was := l.info
 	l.raw, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
+	l.sources, _ = drv.(linkdrv.Sourcer)
+	clear(l.arrived[:])
 	s.wrapLink(l)
 	l.take = max(1, min(recvBatch, l.info.RxSlots/4))
 	s.countLooks()
@@ -127,7 +131,8 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 		s.links.batches.Set(l.index, l.batch)
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
-		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Inside: l.inside}
+		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Below: l.info.Below,
+		Inside: l.inside}
 	if l.info.Pages {
 		lc.Shuffle = linkdrv.Split // what precedes a payload
 	}
@@ -144,8 +149,8 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	if s.number > 0 {
 		return // the first says it for all
 	}
-	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind,
-		"slots", l.info.RxSlots)
+	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "address", l.info.Addr().String(),
+		"driver", l.info.Kind, "slots", l.info.RxSlots)
 }
 
 // DropDriver takes a link out of service: its paths die at once and frames in flight move to other links.
@@ -164,7 +169,7 @@ func (s *Shard) DropDriver(now mono.Time, l *Link) {
 	} else {
 		s.links.closeDriver(drv)
 	}
-	l.raw, l.drv, l.scatter = nil, nil, nil
+	l.raw, l.drv, l.scatter, l.sources = nil, nil, nil, nil
 	s.countLooks()
 	if !s.stopping.Load() && s.number == 0 && !l.inside {
 		s.log.Warn("link down", "link", l.cfg.Name)
@@ -175,7 +180,7 @@ func (s *Shard) DropDriver(now mono.Time, l *Link) {
 func (s *Shard) countLooks() {
 	s.idle.looks = quietLooks
 	for _, l := range s.links.active {
-		if l.drv != nil && l.info.Kind == linkdrv.KindMmsg {
+		if l.drv != nil && (l.info.Kind == linkdrv.KindMmsg || l.sources != nil) {
 			s.idle.looks = 1
 		}
 	}
@@ -242,6 +247,12 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 			for i, frame := range l.rx[:n] {
 				l.arrived[i].Head = frame
 			}
+			if l.sources != nil {
+				from := l.sources.Sources()
+				for i := range from {
+					l.arrived[i].Origin = &from[i]
+				}
+			}
 			s.eng.Handle(now, l.index, l.arrived[:n]...)
 			clear(l.rx[:n])
 		}
@@ -253,7 +264,7 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 		if l.full++; n < most {
 			l.full = 0
 		}
-		if s.links.lends && n > 0 && l.full >= LendAfter && l.lent == nil && !l.inside {
+		if s.links.lends && n > 0 && l.full >= LendAfter && l.lent == nil && !l.inside && l.sources == nil {
 			s.offer(now, l)
 		}
 	}

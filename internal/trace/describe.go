@@ -33,7 +33,9 @@ func Describe(frame []byte, size int) (s Summary) {
 		return s
 	}
 	var d describer
-	d.add("%s > %s", mac(frame[6:]), mac(frame))
+	if [12]byte(frame) != [12]byte{} { // else of an IP link: its header names nobody
+		d.add("%s > %s", mac(frame[6:]), mac(frame))
+	}
 	var f wire.Frame
 	b := frame[wire.EthLen:]
 	err := f.Peek(b)

@@ -158,6 +158,9 @@ const CookieLen = 16
 
 const maxCookie = 64
 
+// ProofLen is the length in bytes of the proof that follows the body of an Init on an IP link (clause 21.3).
+const ProofLen = 16
+
 // Decode reads the body of a Retry.
 func (r *Retry) Decode(b []byte) error {
 	if len(b) == 0 || len(b) > maxCookie {

@@ -123,6 +123,7 @@ type Life struct {
 	ConnectionsOpened, ConnectionsClosed uint64
 	SessionsOpened, SessionsFailed       uint64
 	PathChanges                          uint64
+	PathMoves                            uint64 // to other addresses of peers, over IP
 }
 
 // Add adds what another endpoint counted.

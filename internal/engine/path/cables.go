@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"time"
 
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 )
 
@@ -55,9 +56,15 @@ func (s *Set) RemoteLink(j uint8) Remote {
 // first returns the peer's link with which a path from local link i begins; none if nothing of the peer was heard
 // there.
 func (s *Set) first(now mono.Time, i int) (number uint8, ok bool) {
-	all := s.present()
+	all := s.facing(i, s.present())
 	if number, ok = Choose(s.Seen[i]&all, i); ok {
 		return number, true
+	}
+	if s.isIP(i) {
+		if _, there := s.Hints.Candidate(&s.net.Links[i].Addr, i, 0); !there {
+			return 0, false
+		}
+		return Choose(all, i)
 	}
 	m := s.Hints.Heard.On(now, i)
 	if number, ok = Choose(m&all, i); !ok && m&^s.Known != 0 {
@@ -69,6 +76,9 @@ func (s *Set) first(now mono.Time, i int) (number uint8, ok bool) {
 // spread asks the link that the path should lead to by clause 4.2, of those that are there: if it answers the path goes
 // there.
 func (p *Tx) spread(now mono.Time) {
+	if p.Set.isIP(p.Link) {
+		return // no Hello says what else is there
+	}
 	if j := p.fair(now); j != p.Number {
 		p.Lookout.Look |= 1 << j
 		p.Set.Special |= 1 << p.Link
@@ -77,7 +87,7 @@ func (p *Tx) spread(now mono.Time) {
 
 func (p *Tx) fair(now mono.Time) uint8 {
 	s := p.Set
-	j, _ := Choose(s.Seen[p.Link]&s.Hints.Heard.On(now, p.Link)&s.present()|1<<p.Number, p.Link)
+	j, _ := Choose(s.Seen[p.Link]&s.Hints.Heard.On(now, p.Link)&s.facing(p.Link, s.present())|1<<p.Number, p.Link)
 	return j
 }
 
@@ -88,7 +98,7 @@ const lookMost = 8
 // of, too, for the news of them may not get here.
 func (p *Tx) lookAround(now mono.Time) {
 	s := p.Set
-	all := s.present() | s.Known
+	all := s.facing(p.Link, s.present()|s.Known)
 	p.Lookout.Look |= take(all&^(1<<p.Number), &p.Lookout.turn[0]) | take(s.Hints.Heard.On(now, p.Link)&^all,
 		&p.Lookout.turn[1])
 	if p.Lookout.Look != 0 {
@@ -139,7 +149,7 @@ func (p *Tx) answeredBy(now mono.Time, j uint8) {
 	}
 	p.lead(j, r)
 	p.Probing.Nonce, p.PMTU.late, p.Probing.Probe, p.Lookout.Look, p.PMTU.alone, p.PMTU.said = 0, 0, false, 0, false, 0
-	p.PMTU.bigLost, p.PMTU.doubted, p.Lookout.Search = [len(frameSizes)]bigLoss{}, false, s.net.rand.Uint32()
+	p.PMTU.bigLost, p.PMTU.doubted, p.Lookout.Search = [mostSizes]bigLoss{}, false, s.net.rand.Uint32()
 	if !back {
 		p.setState(now, StateGood, why)
 		return
@@ -155,7 +165,12 @@ func (p *Tx) lead(j uint8, r Remote) {
 	if p.Set.net.cfg.Sealed {
 		p.Shuf = 0 // the receiver opens sealed frames into other memory than they arrived in (clause 10.5)
 	}
-	p.To = r.Addr
+	p.direct(p.Set.PlaceOf(p.Link, j))
+}
+
+// direct sends the path's frames to an address.
+func (p *Tx) direct(to frame.Addr) {
+	p.To = to
 	p.Set.net.cfg.Framing.PutHeader(p.Header[:], &p.Set.net.Links[p.Link].Addr, &p.To)
 }
 
@@ -190,7 +205,7 @@ func (s *Set) hurryAll(now mono.Time) {
 // Shown is called when link j of the peer was heard on our link i for the first time in a while.
 func (s *Set) Shown(now mono.Time, i int, j uint8) {
 	switch p := s.Tx[i]; {
-	case s.present()&(1<<j) == 0 || s.net.Up&(1<<i) == 0:
+	case s.facing(i, s.present())&(1<<j) == 0 || s.net.Up&(1<<i) == 0:
 	case s.TxMask&(1<<i) == 0:
 		if j, ok := s.first(now, i); ok {
 			s.add(now, i, j)
@@ -207,7 +222,7 @@ func (s *Set) Shown(now mono.Time, i int, j uint8) {
 func (s *Set) ForgetUnanswered(now mono.Time) {
 	for m := s.TxMask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if s.Tx[i].State == StateProbing && s.Seen[i] == 0 && s.Hints.Heard.On(now, i) == 0 {
+		if s.Tx[i].State == StateProbing && s.Seen[i] == 0 && s.Hints.Heard.On(now, i) == 0 && !s.isIP(i) {
 			s.Drop(now, i, "nothing of the peer is heard there any more")
 		}
 	}

@@ -29,7 +29,8 @@ func (s *Set) OnProbe(i int, nonce uint64) {
 func (s *Set) PathOf(nonce uint64) *Tx {
 	for m := s.TxMask; m != 0; m &= m - 1 {
 		p := s.Tx[bits.TrailingZeros64(m)]
-		if _, looks := p.asked(nonce); looks || p.Probing.Nonce == nonce || p.PMTU.late == nonce {
+		if _, looks := p.asked(nonce); looks || p.Probing.Nonce == nonce || p.PMTU.late == nonce ||
+			p.Move.nonce == nonce && nonce != 0 {
 			return p
 		}
 	}

@@ -37,6 +37,10 @@ func (s *Set) SetRemoteLink(l *wire.LinkInfo) {
 	}
 	s.Links[j] = described(l)
 	s.announced, s.Known = s.announced|1<<j, s.Known|1<<j
+	s.ipLinks &^= 1 << j
+	if !l.Addr.Known() { // clause 21.4
+		s.ipLinks |= 1 << j
+	}
 	if l.RxSlots == 0 {
 		s.announced &^= 1 << j
 	}

@@ -30,6 +30,7 @@ const (
 	deadAfter    = 200 * time.Millisecond // of unanswered probing, while another path is good
 	deadProbes   = 3
 	rejoinEchoes = 3
+	laneProbes   = 2 // unanswered on one IP link, while another was answered (clause 21.7)
 )
 
 // Tx is the send side of a path: what is in flight, round trips, congestion, state.
@@ -50,6 +51,8 @@ type Tx struct {
 	Probing probing
 	PMTU    pmtu
 	Lookout lookout
+	Move    move // of an IP link
+	tries   int  // addresses of an IP link that were asked
 
 	Count Counters
 }
@@ -81,8 +84,11 @@ func usableSlots(slots int) int { return max(4, slots*3/4) }
 func (s *Set) add(now mono.Time, i int, number uint8) {
 	net := s.net
 	p := &Tx{Set: s, Link: i, Probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery},
-		Lookout: lookout{Search: net.rand.Uint32()}}
+		Lookout: lookout{Search: net.rand.Uint32()}, tries: i} // each link begins with another address
 	p.lead(number, s.RemoteLink(number))
+	if s.isIP(i) && !p.To.Known() {
+		p.seek()
+	}
 	if old := s.Tx[i]; old != nil {
 		p.Ledger = old.Ledger // packet numbers never repeat within a session (clause 3.2)
 	} else {
@@ -176,6 +182,7 @@ func (p *Tx) HandleTimeout(now mono.Time) {
 		case p.Usable():
 			if p.Ledger.Probes() == 1 {
 				p.Probing.askedAt = now
+				p.askLanes()
 			}
 			net.count.Loss.TailProbes++
 			p.WantPing(true)
@@ -196,10 +203,39 @@ func (p *Tx) judge(now mono.Time) {
 	if n >= 2 && p.State == StateGood {
 		p.setState(now, StateSuspect, fmt.Sprintf("%d probes unanswered", n))
 	}
+	if n >= laneProbes && p.State == StateSuspect && p.Set.isIP(p.Link) && p.Set.answers(p) {
+		p.setState(now, StateDead, fmt.Sprintf("%d probes unanswered, while other IP links were answered", n))
+	}
 	if silent := p.silent(now); n >= deadProbes && p.State == StateSuspect && silent >= deadAfter &&
 		p.Set.HasOther(p.Link) {
 		p.setState(now, StateDead, fmt.Sprintf("no answer for %v", silent.Round(time.Millisecond)))
 	}
+}
+
+// askLanes has the peer asked on other IP links, of which nothing would tell otherwise whether they are answered.
+func (p *Tx) askLanes() {
+	s := p.Set
+	if !s.isIP(p.Link) {
+		return
+	}
+	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		o := s.Tx[bits.TrailingZeros64(m)]
+		if n, _ := o.Ledger.InFlight(); n == 0 && o.State == StateGood && s.isIP(o.Link) {
+			o.WantPing(true)
+		}
+	}
+}
+
+// answers reports whether another IP link was answered since p was asked in vain: then the peer lives, and the way of p
+// does not. Silence everywhere is more likely the peer's processor.
+func (s *Set) answers(p *Tx) bool {
+	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		o := s.Tx[bits.TrailingZeros64(m)]
+		if o.State == StateGood && s.isIP(o.Link) && o.Probing.ackedAt > p.Probing.askedAt {
+			return true
+		}
+	}
+	return false
 }
 
 // silent is for how long the path was asked in vain.
@@ -223,7 +259,11 @@ func (p *Tx) probeTimer(now mono.Time) {
 	case p.State == StateProbing || p.State == StateDead:
 		p.PMTU.target, p.Probing.echoes = 0, 0
 		p.sendProbe(now, 0, false)
-		if p.Lookout.unsure {
+		switch {
+		case !p.Lookout.unsure:
+		case p.Set.isIP(p.Link):
+			p.seek()
+		default:
 			p.lookAround(now)
 		}
 		p.Lookout.unsure = true
@@ -244,7 +284,11 @@ func (p *Tx) probeTimer(now mono.Time) {
 		p.WantPing(true)
 		p.Probing.probeAt = now.Add(probeEvery)
 		if p.Ledger.Probes() >= deadProbes && p.silent(now) >= deadAfter { // no other is good, or it would be dead
-			p.lookAround(now)
+			if p.Set.isIP(p.Link) {
+				p.seekAside(now)
+			} else {
+				p.lookAround(now)
+			}
 			p.again(now, p.Probing.probeWait)
 			p.Probing.probeWait = min(p.Probing.probeWait*5/4, probeSlowest/2)
 		}
@@ -274,6 +318,10 @@ func (p *Tx) WantPing(on bool) {
 
 // OnEcho handles an answered probe (clauses 9.1 and 9.2).
 func (p *Tx) OnEcho(now mono.Time, nonce uint64) {
+	if nonce == p.Move.nonce && nonce != 0 {
+		p.moved(now)
+		return
+	}
 	if j, ok := p.asked(nonce); ok {
 		p.answeredBy(now, j)
 		return

@@ -42,13 +42,34 @@ type pmtu struct {
 	alone   bool      // datagrams did not pass when single frames of that length did
 	said    int       // by reportSize
 
-	bigLost [len(frameSizes)]bigLoss // by step: does the path carry more?
-	doubted bool                     // one of them is not zero
-	flight  uint64                   // first packet number that was not sent when a loss of the latest flight was known
+	bigLost [mostSizes]bigLoss // by step: does the path carry more?
+	doubted bool               // one of them is not zero
+	flight  uint64             // first packet number that was not sent when a loss of the latest flight was known
 }
 
 // frameSizes are the steps of clause 9.2, bytes after the Ethernet header.
 var frameSizes = [...]int{65535, 32768, 16110, 9000, 8192, 4096, 1500, 1280, wire.MinFrame}
+
+// ipSizes are the steps on IP links (clause 21.6): MTUs of networks, tunnels among them. The last stands for the least
+// frame.
+var ipSizes = [...]int{65535, 32768, 16384, 9000, 8896, 8500, 4096, 1500, 1480, 1460, 1450, 1420, 1400, 1360, 1280, 0}
+
+const mostSizes = max(len(frameSizes), len(ipSizes))
+
+// sizes returns how many steps the path's search has, and size the k-th of them.
+func (p *Tx) sizes() int {
+	if p.Set.net.Links[p.Link].Below > 0 {
+		return len(ipSizes)
+	}
+	return len(frameSizes)
+}
+
+func (p *Tx) size(k int) int {
+	if below := p.Set.net.Links[p.Link].Below; below > 0 {
+		return max(ipSizes[k]-below, wire.MinFrame)
+	}
+	return frameSizes[k]
+}
 
 // limit is the largest frame both links can carry.
 func (p *Tx) limit() int {
@@ -106,7 +127,7 @@ func (p *Tx) sizeTimer(now mono.Time) {
 		p.sendProbe(now, p.PMTU.target, p.PMTU.joining)
 		p.Probing.probeAt = now.Add(max(sizeProbeEvery, 2*p.RTT.SRTT()))
 	case !p.PMTU.joining:
-		p.smaller(now, smallerFrame(p.PMTU.target))
+		p.smaller(now, p.smallerFrame(p.PMTU.target))
 	case !p.PMTU.Joined && p.PMTU.target+p.overhead() == p.PMTU.MTU: // single frames of that length pass
 		p.PMTU.late = p.Probing.Nonce
 		p.settleSize(now)
@@ -144,9 +165,9 @@ func (p *Tx) smaller(now mono.Time, next int) {
 }
 
 // smallerFrame is the next step down from size, 0 if there is none.
-func smallerFrame(size int) int {
-	for _, s := range frameSizes {
-		if s < size {
+func (p *Tx) smallerFrame(size int) int {
+	for k := range p.sizes() {
+		if s := p.size(k); s < size {
 			return s
 		}
 	}
@@ -238,8 +259,8 @@ func (p *Tx) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 		}
 	}
 	p.PMTU.doubted = false
-	for i, step := range frameSizes {
-		n := &p.PMTU.bigLost[i]
+	for i := range p.sizes() {
+		step, n := p.size(i), &p.PMTU.bigLost[i]
 		switch {
 		case step >= size:
 		case !lost:
@@ -249,7 +270,7 @@ func (p *Tx) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 			if n.frames == bigLostMost && n.flights == bigLostFlights && p.Usable() {
 				was := max(p.PMTU.MTU, p.PMTU.target)
 				p.PMTU.raising = false
-				p.PMTU.bigLost, p.PMTU.doubted, p.PMTU.MTU = [len(frameSizes)]bigLoss{}, false, step
+				p.PMTU.bigLost, p.PMTU.doubted, p.PMTU.MTU = [mostSizes]bigLoss{}, false, step
 				if p.PMTU.Joined || p.PMTU.target != 0 && p.PMTU.joining {
 					p.grow(now)
 				} else {

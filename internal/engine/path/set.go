@@ -31,6 +31,9 @@ type LinkConfig struct {
 	// they follow one another, and Overhead what its headers take of the MTU. Zero: it neither sends nor takes
 	// datagrams.
 	Super, Overhead int
+	// Below is what headers take of the MTUs on the way, of an IP link: its frame sizes are searched in MTUs (clause
+	// 21.6)
+	Below int
 
 	Inside bool // it leads to the shards of this node and nowhere else (self.go)
 }
@@ -71,13 +74,18 @@ type Set struct {
 	announced uint64           // which of them there are; a part of known
 	Known     uint64           // which there are or were
 	Seen      [MaxLinks]uint64 // per local link: the peer's links whose frames arrived there
+
+	ipLinks uint64               // of the peer: those that are or were IP links
+	places  map[place]frame.Addr // where they are; nil: none is known (moves.go)
+	from    frame.Addr           // where the latest authentic frame of an IP link came from
 }
 
 // Owner is told what becomes of what paths carried, a batch of frames at a time, and of the paths themselves.
 type Owner struct {
 	Acked func(now mono.Time, frames []flowctl.Sent)
 	Lost  func(frames []flowctl.Sent)
-	// Changed says what to tell people of a path. Minor: it became suspect, or good again after that.
+	// Changed says what to tell people of a path. Minor: it became suspect, or good again after that, or the peer's
+	// port is another.
 	Changed func(link int, minor bool, text string)
 }
 
@@ -110,6 +118,8 @@ type Hints struct {
 	Remote map[uint8]Remote     // the peer's links by their number
 	Named  uint64               // which of them there are
 	Proved [MaxLinks]frame.Addr // per local link: the peer's address on which a session had a good path last
+
+	Endpoints []frame.Addr // at which the peer may be reached over IP, by configuration; replaced, never changed
 }
 
 // Init makes a Net without links.
@@ -185,7 +195,7 @@ func (s *Set) Refresh(now mono.Time) {
 			if j, ok := s.first(now, i); ok {
 				s.add(now, i, j)
 			}
-		case p.To != r.Addr || !p.fits() || p.slots != usableSlots(r.Slots):
+		case !s.isIP(i) && p.To != r.Addr || !p.fits() || p.slots != usableSlots(r.Slots):
 			s.Drop(now, i, "peer's link changed")
 			s.add(now, i, p.Number)
 		case p.State == StateGood:

@@ -33,13 +33,14 @@ func NewCookies(key [32]byte, seed uint64) Cookies {
 // Make returns the cookie for the sender of in at address src; it is valid until the next call. over is the session
 // that in would end.
 func (c *Cookies) Make(interval mono.Time, src frame.Addr, in *wire.Init, over uint32) []byte {
-	var b [6 + 8 + 8 + 4 + 8 + 4]byte
-	src.AppendTo(b[:0])
-	copy(b[6:], in.Node[:])
-	binary.BigEndian.PutUint64(b[14:], in.Epoch)
-	binary.BigEndian.PutUint32(b[22:], in.Session)
-	binary.BigEndian.PutUint64(b[26:], uint64(interval))
-	binary.BigEndian.PutUint32(b[34:], over)
+	const n = frame.WholeLen
+	var b [n + 8 + 8 + 4 + 8 + 4]byte
+	src.AppendWhole(b[:0])
+	copy(b[n:], in.Node[:])
+	binary.BigEndian.PutUint64(b[n+8:], in.Epoch)
+	binary.BigEndian.PutUint32(b[n+16:], in.Session)
+	binary.BigEndian.PutUint64(b[n+20:], uint64(interval))
+	binary.BigEndian.PutUint32(b[n+28:], over)
 	c.keyed.Reset()
 	c.keyed.Write(b[:])
 	return c.keyed.Sum(c.sum[:0])[:wire.CookieLen]

@@ -104,6 +104,9 @@ func (e *Endpoint) dialExpired(now mono.Time, c *op.Conn) {
 		st := abi.StatusPeerUnknown
 		text := fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?",
 			w.Peer)
+		if e.anyIP() {
+			text += " Over IP, where is it: edgectl peers add KEY NAME --endpoint HOST:PORT"
+		}
 		if p := e.findPeer(w.Peer, w.Tried); p != nil {
 			st = abi.StatusTimeout
 			text = fmt.Sprintf("node %q has not confirmed the ends of %d earlier connections", w.Peer,
@@ -115,6 +118,13 @@ func (e *Endpoint) dialExpired(now mono.Time, c *op.Conn) {
 		c.Finish(now, st, text)
 	case s.State != SessionOpen:
 		text := fmt.Sprintf("node %q was heard but does not answer", w.Peer)
+		if at := e.askedAt(s.Peer.who.ID); at != "" {
+			text = fmt.Sprintf("node %q does not answer at %s: is its daemon running there, and do firewalls and "+
+				"security groups let UDP to that port pass?", w.Peer, at)
+			if s.Peer.Past.Trouble == NoTrouble {
+				s.Peer.Past.Troubled(now, TroubleNoDatagram)
+			}
+		}
 		if s.setup.hint != "" {
 			text += ": " + s.setup.hint
 		}

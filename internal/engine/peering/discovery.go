@@ -39,7 +39,9 @@ type peerID struct {
 func (e *Endpoint) hear(now mono.Time, i int, addr frame.Addr, h *wire.Hello) *peer {
 	id := op.NodeID(h.Node)
 	if id == e.cfg.Node {
-		e.claimed(now, i, addr, h.Epoch)
+		if !e.isIP(i) {
+			e.claimed(now, i, addr, h.Epoch)
+		}
 		return nil
 	}
 	name, known := string(h.Name), true
@@ -47,8 +49,10 @@ func (e *Endpoint) hear(now mono.Time, i int, addr frame.Addr, h *wire.Hello) *p
 		var who secure.Peer
 		who, known = e.cfg.Secure.Peers.ByNode(id)
 		if !known || h.Flags&wire.HelloSecure == 0 {
-			e.hintFor(h)
-			e.note(now, i, h)
+			if !e.isIP(i) {
+				e.hintFor(h)
+				e.note(now, i, h)
+			}
 			return nil // a stranger costs no memory
 		}
 		name = who.Name
@@ -62,6 +66,9 @@ func (e *Endpoint) hear(now mono.Time, i int, addr frame.Addr, h *wire.Hello) *p
 	}
 	e.peers.shards = max(e.peers.shards, int(h.Last)+1)
 	p.who.Name, p.sealed = name, h.Flags&wire.HelloSecure != 0
+	if e.isIP(i) {
+		return p // where it is, the handshake proves (clause 21.4)
+	}
 	p.Links.Newest[i] = h.Link
 	r := path.Remote{Addr: addr, MTU: int(h.MTU), Joins: h.Joins, Slots: int(h.RxSlots), Shuffle: h.Shuffle}
 	news, changed := p.Links.Heard.Note(now, i, h.Link), e.cfg.Secure == nil && p.Links.Remote[h.Link] != r
@@ -93,6 +100,7 @@ func (e *Endpoint) record(id op.NodeID, shard uint8) *peer {
 		return nil
 	}
 	p := &peer{who: op.Peer{ID: id, Shard: shard}, Links: path.NewHints(e.cfg.HelloTime)}
+	p.Links.Endpoints = e.endpoints[id]
 	e.peers.list = append(e.peers.list, p)
 	e.peers.byID[peerID{id, shard}] = p
 	return p
@@ -111,9 +119,13 @@ func (e *Endpoint) evictPeer() bool {
 	return false
 }
 
-// try returns the address that the k-th Init goes to from local link i: the one that was proved last and those that
+// try returns the address that the k-th Init goes to from local link i: over IP those of the configuration and the one
+// that was proved last, on Ethernet the one that was proved last and those that
 // were heard there in turn, and between them the one heard last: a forger of links must go on forging to keep it there.
-func (p *peer) try(now mono.Time, i, k int) (addr frame.Addr, ok bool) {
+func (e *Endpoint) try(p *peer, now mono.Time, i, k int) (addr frame.Addr, ok bool) {
+	if e.isIP(i) {
+		return p.Links.Candidate(&e.net.Links[i].Addr, i, k)
+	}
 	m := p.Links.Heard.On(now, i)
 	switch was := p.Links.Proved[i]; {
 	case was.Known() && (k%3 == 0 || m == 0):
@@ -144,7 +156,9 @@ func (e *Endpoint) findPeer(name string, skip int) *peer {
 		}
 	}
 	if one == nil {
-		return nil
+		if one = e.placed(id); one == nil {
+			return nil
+		}
 	}
 	return e.peers.byID[peerID{id, uint8((e.cfg.Shard + skip) % int(one.last+1))}]
 }
@@ -179,7 +193,7 @@ func (e *Endpoint) hello(i int, flags uint8) wire.Hello {
 	return wire.Hello{
 		Node: e.cfg.Node, Epoch: e.cfg.Epoch, Flags: flags, Link: uint8(i), RxSlots: uint16(min(l.RxSlots, 65535)),
 		MTU: uint32(l.MTU), Joins: l.Super > 0,
-		Shard: uint8(e.cfg.Shard), Last: uint8(e.cfg.Shards - 1), Shuffle: l.Shuffle, Name: []byte(e.cfg.Name),
+		Shard: uint8(e.cfg.Shard), Last: uint8(e.cfg.Shards - 1), Shuffle: l.Shuffle, Name: e.nameOn(i),
 	}
 }
 
@@ -201,7 +215,7 @@ func (e *Endpoint) queueSetup(f Setup) {
 // OnHello handles clause 4.1.
 func (e *Endpoint) OnHello(now mono.Time, i int, src frame.Addr, body []byte) {
 	var h wire.Hello
-	if h.Decode(body) != nil {
+	if e.isIP(i) || h.Decode(body) != nil {
 		e.count.Reject.RejectedMalformed++
 		return
 	}

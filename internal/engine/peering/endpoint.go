@@ -37,6 +37,8 @@ type Endpoint struct {
 	self     selves
 	Outbox   []Setup // set-up frames that wait to be sent
 
+	endpoints map[op.NodeID][]frame.Addr // of authorised peers, by configuration (reach.go)
+
 	Opening []byte // where sealed frames are opened, for one call
 	nonce   secure.Nonce
 	frame   wire.Frame
@@ -209,7 +211,7 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 			flags = wire.HelloAnswer
 		}
 		for i := range e.net.Links {
-			if (e.net.Up&^e.self.inside)&(1<<i) != 0 {
+			if (e.net.Up&^e.self.inside)&(1<<i) != 0 && !e.isIP(i) {
 				for t := range e.peers.shards {
 					e.sendHello(i, frame.Broadcast, flags, uint8(t))
 				}

@@ -66,6 +66,7 @@ type handshake struct {
 	dialer bool
 	link   int // where its frames go
 	addr   frame.Addr
+	theirs uint8 // the peer's link, as a sealed frame of the handshake says
 	// the session's numbers at the other end: until the peer's is proved, those that InitAcks of the address named
 	to      []uint32
 	said    int    // how many they named
@@ -354,6 +355,11 @@ func (s *Session) established(now mono.Time) {
 // heardHere makes the peer known on the link of the handshake, whose frames proved that it is there: a path begins with
 // that pair (clause 9.4).
 func (s *Session) heardHere(now mono.Time, i int) {
+	if h := s.Trust.Hs; s.e.isIP(i) {
+		s.Paths.Seen[i] |= 1 << h.theirs
+		s.Paths.Placed(i, h.theirs, h.addr)
+		return
+	}
 	for j, r := range s.Paths.Links {
 		if r.Addr == s.Trust.Hs.addr {
 			s.Paths.Seen[i] |= 1 << j
@@ -524,6 +530,7 @@ func (e *Endpoint) OnSealedCrypto(now mono.Time, s *Session, h *wire.Header, b [
 		e.count.Reject.RejectedAuth++
 		return
 	}
+	s.Trust.Hs.theirs = h.Path
 	s.OnCrypto(now, e.frame.Tail, true)
 }
 

@@ -19,6 +19,7 @@ const (
 	TroubleRefused             // it proved who it is, and refused the session for another reason
 	TroubleNoAnswer            // it is heard, but does not answer requests for a session
 	TroubleNoHandshake         // it answers, but the handshake does not come to an end
+	TroubleNoDatagram          // it does not answer at the addresses of the configuration
 )
 
 // Past is what is remembered of a peer over its sessions.

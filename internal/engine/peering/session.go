@@ -127,7 +127,7 @@ func (s *Session) sendInit(now mono.Time) {
 	for range path.MaxLinks {
 		i := s.setup.initLink
 		if e.net.Up&(1<<i) != 0 {
-			if addr, ok := s.Peer.try(now, i, s.setup.inits); ok {
+			if addr, ok := e.try(s.Peer, now, i, s.setup.inits); ok {
 				s.sendInitTo(i, addr)
 				left--
 			}
@@ -174,11 +174,22 @@ func (e *Endpoint) sendSetup(kind wire.Type, i int, dst frame.Addr, number uint3
 	if kind == wire.TypeInit {
 		b.Cookie = s.setup.cookies[i]
 	}
-	e.queueSetup(Setup{Link: i, Dst: dst, Kind: kind, Sess: number, Body: b.AppendTo(nil)})
+	body := b.AppendTo(nil)
+	if kind == wire.TypeInit && e.isIP(i) {
+		body = e.signInit(body, s.Peer.who.ID)
+	}
+	e.queueSetup(Setup{Link: i, Dst: dst, Kind: kind, Sess: number, Body: body})
 }
 
 // OnInit handles clauses 4.3 and 4.5.
 func (e *Endpoint) OnInit(now mono.Time, i int, src frame.Addr, body []byte) {
+	if e.isIP(i) {
+		var ok bool
+		if body, ok = e.knowsUs(body); !ok {
+			e.count.Reject.RejectedAuth++
+			return // silence: a stranger learns nothing (clause 21.3)
+		}
+	}
 	var in wire.Init
 	if in.Decode(body) != nil {
 		e.count.Reject.RejectedMalformed++
@@ -342,8 +353,10 @@ func (s *Session) open(now mono.Time) {
 // OnUnknownSession answers a frame of a session that does not exist (clause 4.6).
 func (e *Endpoint) OnUnknownSession(now mono.Time, i int, src frame.Addr, number uint32) {
 	e.count.Reject.UnknownSession++
-	if int(number%uint32(e.cfg.Shards)) != e.cfg.Shard {
-		return // another shard's: a link was just opened or lost, and what steers frames is incomplete
+	if e.isIP(i) || int(number%uint32(e.cfg.Shards)) != e.cfg.Shard {
+		// a stranger's (clause 21.3), or another shard's: a link was just opened or lost, and what steers frames is
+		// incomplete
+		return
 	}
 	if now-e.hellos.resetsAt > mono.Time(time.Second) {
 		e.hellos.resetsAt, e.hellos.resets = now, 0
@@ -360,7 +373,7 @@ func (e *Endpoint) OnUnknownSession(now mono.Time, i int, src frame.Addr, number
 // OnReset handles clause 4.6.
 func (e *Endpoint) OnReset(now mono.Time, i int, src frame.Addr, body []byte) {
 	var r wire.Reset
-	if r.Decode(body) != nil {
+	if e.isIP(i) || r.Decode(body) != nil {
 		e.count.Reject.RejectedMalformed++
 		return
 	}
@@ -484,6 +497,9 @@ func (s *Session) handleTimeout(now mono.Time) {
 		return
 	}
 	all := now.Sub(s.LastHeard) >= s.e.cfg.KeepAlive
+	if all {
+		s.doubtSilence(now)
+	}
 	for m := s.Paths.TxMask; m != 0; m &= m - 1 {
 		// The others may hide that the cable of one was moved: the peer's frames on them keep the session alive (clause
 		// 4.7).

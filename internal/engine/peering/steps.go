@@ -21,7 +21,7 @@ func (e *Endpoint) rankOf(src frame.Addr, in *wire.Init) Rank {
 		return RankStranger
 	case p.session != nil && p.session.Trust.Opener != nil && p.session.hasLink(src):
 		return RankPeer
-	case p.Links.Remote[in.Link].Addr == src:
+	case p.Links.Remote[in.Link].Addr == src, p.Links.Places(&src):
 		return RankHeard
 	}
 	return RankStranger
@@ -34,7 +34,7 @@ func (s *Session) hasLink(addr frame.Addr) bool {
 			return true
 		}
 	}
-	return false
+	return addr.IsIP() && s.Paths.LeadsTo(&addr)
 }
 
 // handshakes is what handshakes and exchanges of keys need beside their sessions, and what bounds those that others

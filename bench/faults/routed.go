@@ -1,0 +1,77 @@
+package faults
+
+import (
+	"time"
+
+	"multiedge/bench/kit"
+	"multiedge/internal/lab"
+)
+
+// Faults of networks of IP, with a router between the hosts (PROTOCOL clause 21).
+
+func routed(s *kit.ClusterSpec) { s.Lab.Medium = lab.Routed }
+
+// rebinding gives the host whose program dials another IP address under load, as a translator of addresses does when it
+// forgets, and a network to which a host moves.
+func rebinding() Scenario {
+	return Scenario{
+		Name: "rebinding: a peer's IP address changes under load", Group: Network, Short: true,
+		Criteria: "no operation fails; data moves again within 2 s; each change is followed and counted",
+		Set: func(s *kit.ClusterSpec) {
+			routed(s)
+			s.AllAddresses = true
+		},
+		Run: func(t *Trial) {
+			c := t.pair(MixRandom, 2, 8)
+			windows := []*Window{t.measure(c, "clean", 300*time.Millisecond)}
+			moves := t.many(5, 2)
+			for k := range moves {
+				kit.Check(t.cluster.Lab().Link(0).Renumber(0, byte(3+k)))
+				if err := kit.Try(func() { t.flowing(c, 2*time.Second) }); err != nil {
+					t.check("data moves within 2 s", false, "after change %d: %v", k+1, err)
+					return
+				}
+				windows = append(windows, t.measure(c, "moved", 300*time.Millisecond))
+				t.injected("addresses changed", 1)
+			}
+			t.unfailed(append(windows, t.drain(c))...)
+			followed := uint64(t.scrape(1)["edge_path_moves_total"])
+			t.counted("moves followed", followed)
+			t.check("each change is followed", followed >= uint64(moves), "%d of %d", followed, moves)
+		},
+	}
+}
+
+// mtuBlackHole makes the router's port carry shorter datagrams under load. The daemons believe no ICMP, so long ones
+// vanish silently to them.
+func mtuBlackHole() Scenario {
+	return Scenario{
+		Name: "mtu black hole behind a router", Group: Network, Short: true,
+		Criteria: "no operation fails; data moves again within 2 s, in the longest datagrams that pass",
+		Set:      routed,
+		Run: func(t *Trial) {
+			c := t.pair(MixBulk, 2, 8)
+			windows := []*Window{t.measure(c, "clean", 300*time.Millisecond)}
+			before := t.path(0, "edge0", "host1")
+			if before == nil {
+				kit.Fail("there is no path")
+			}
+			const mtu, headers = 1450, 28 + 14
+			kit.Check(t.cluster.Lab().Link(0).SetRouterMTU(1, mtu))
+			t.injected("MTUs made smaller", 1)
+			if err := kit.Try(func() { t.flowing(c, 2*time.Second) }); err != nil {
+				t.check("data moves within 2 s", false, "%v", err)
+				return
+			}
+			found, ok := t.event(2*time.Second, func() bool {
+				p := t.path(0, "edge0", "host1")
+				return p != nil && p.MTU == mtu-headers
+			})
+			t.ms("the size that passes is found after", found)
+			t.check("datagrams are as long as pass", ok, "%+v, before %+v", t.path(0, "edge0", "host1"), before)
+			t.unfailed(append(windows, t.measure(c, "shrunk", 300*time.Millisecond), t.drain(c))...)
+		},
+	}
+}
+
+func routedScenarios() []Scenario { return []Scenario{rebinding(), mtuBlackHole()} }

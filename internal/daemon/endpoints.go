@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/internal/secure"
+	"multiedge/internal/shard"
+	"multiedge/linkdrv"
+)
+
+// Where peers are reached over IP. The engine takes addresses; names are looked up here, beside the packet path, and
+// again while there is no session with the peer: it may have got another address.
+
+const (
+	resolveEvery = 10 * time.Second // between two lookups of a peer's names
+	resolveTime  = 3 * time.Second  // for one of them
+)
+
+// endpoints is what is known of them.
+type endpoints struct {
+	kicks  chan struct{} // the authorised peers are others now
+	shown  map[engine.NodeID][]linkdrv.Addr
+	failed map[string]bool // endpoints whose latest lookup failed: the log has said so
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+func newEndpoints() endpoints {
+	return endpoints{kicks: make(chan struct{}, 1), shown: map[engine.NodeID][]linkdrv.Addr{},
+		failed: map[string]bool{}, lookup: net.DefaultResolver.LookupNetIP}
+}
+
+// kick has the addresses of all peers found anew.
+func (e *endpoints) kick() {
+	select {
+	case e.kicks <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// followEndpoints tells the shards where peers are, until ctx ends.
+func (d *Daemon) followEndpoints(ctx context.Context) {
+	t := time.NewTicker(resolveEvery)
+	defer t.Stop()
+	for all := true; ; all = false {
+		d.findEndpoints(ctx, all)
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.trust.endpoints.kicks:
+			all = true
+		case <-t.C:
+		}
+	}
+}
+
+// findEndpoints finds the addresses of peers: of all, or of those with names and without a session. Names come last,
+// since name servers may keep us waiting, and only until the peers are others.
+func (d *Daemon) findEndpoints(ctx context.Context, all bool) {
+	there, e := map[engine.NodeID]bool{}, &d.trust.endpoints
+	var names []secure.Peer
+	for _, p := range d.trust.now.Load().List() {
+		if p.Endpoints == "" {
+			continue
+		}
+		there[p.Key.Node()] = true
+		if named(p) {
+			names = append(names, p)
+		} else if all {
+			d.showEndpoints(p.Key.Node(), d.lookUp(ctx, p))
+		}
+	}
+	for id := range e.shown {
+		if !there[id] {
+			d.showEndpoints(id, nil)
+		}
+	}
+	for _, p := range names {
+		if ctx.Err() != nil || len(e.kicks) > 0 {
+			return
+		}
+		if id := engine.NodeID(p.Key.Node()); all || !d.found(id) {
+			if at := d.lookUp(ctx, p); len(at) > 0 {
+				d.showEndpoints(id, at) // otherwise the peer is where it was, as far as is known
+			}
+		}
+	}
+}
+
+// named reports whether one of a peer's endpoints has to be looked up.
+func named(p secure.Peer) bool {
+	return slices.ContainsFunc(strings.Split(p.Endpoints, ","), func(text string) bool {
+		_, err := netip.ParseAddrPort(text)
+		return err != nil
+	})
+}
+
+// found reports whether there is an open session with a node.
+func (d *Daemon) found(id engine.NodeID) (found bool) {
+	_ = d.shard.Do(func(mono.Time) { found = d.shard.Engine().Found(id) })
+	return found
+}
+
+// lookUp returns the addresses of a peer. Those of a name that cannot be looked up are left out, and the log says so
+// once.
+func (d *Daemon) lookUp(ctx context.Context, p secure.Peer) (at []linkdrv.Addr) {
+	for text := range strings.SplitSeq(p.Endpoints, ",") {
+		if ap, err := netip.ParseAddrPort(text); err == nil {
+			at = append(at, linkdrv.IPAddr(ap))
+			continue
+		}
+		host, port, _ := net.SplitHostPort(text) // whoever read it has checked it
+		number, _ := strconv.ParseUint(port, 10, 16)
+		short, cancel := context.WithTimeout(ctx, resolveTime)
+		found, err := d.trust.endpoints.lookup(short, "ip", host)
+		cancel()
+		if was := d.trust.endpoints.failed; err == nil {
+			delete(was, text)
+		} else if ctx.Err() == nil && !was[text] {
+			was[text] = true
+			d.log.Warn("the address of a peer cannot be looked up; will retry", "peer", p.Name, "endpoint", text,
+				"error", err)
+		}
+		slices.SortFunc(found, netip.Addr.Compare) // name servers turn their answers
+		for _, ip := range found[:min(len(found), secure.MaxEndpoints)] {
+			at = append(at, linkdrv.IPAddr(netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(number))))
+		}
+	}
+	return at
+}
+
+// showEndpoints tells the shards where a peer is, if that is news.
+func (d *Daemon) showEndpoints(id engine.NodeID, at []linkdrv.Addr) {
+	known := d.trust.endpoints.shown
+	if was, ok := known[id]; ok && slices.Equal(was, at) {
+		return
+	}
+	if known[id] = at; len(at) == 0 {
+		delete(known, id)
+	}
+	_ = d.everyShard(func(s *shard.Shard, now mono.Time) { s.Engine().SetEndpoints(now, id, at) })
+}

@@ -1,0 +1,220 @@
+package path
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"multiedge/internal/frame"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+)
+
+// Where the peer's IP links are (clauses 21.4 and 21.5). Peers do not announce the addresses of IP links, since a
+// translator of addresses may stand between: the address of a link is the one that its authentic frames come from.
+//
+//  1. A path that is not good goes to the addresses of the configuration in turn, and to those seen before.
+//  2. One that is not good goes where the newest authentic frame of its link came from.
+//  3. One that is good moves only when nothing is acknowledged any more where it leads, and a Probe to the new address
+//     was answered from there: a frame can be copied, and sent from anywhere.
+
+// place is a link of the peer as seen from one of ours.
+type place struct {
+	here  int
+	there uint8
+}
+
+// move is an address to which a path may move.
+type move struct {
+	To    frame.Addr // none: there is none
+	nonce uint64
+	since mono.Time // frames come from there, and nothing was acknowledged where the path leads
+	at    mono.Time // when it was asked last
+	Ask   bool      // a Probe is to be sent there
+	shown bool      // frames came from there; otherwise the configuration alone names it
+}
+
+// moveEvery is how long a path is asked where it leads before another address is, and the least time between two Probes
+// there. It bounds what is sent, whoever makes frames come from how many addresses.
+const moveEvery = 20 * time.Millisecond
+
+// shownFor is for how long at least an address from which frames came is preferred to those of the configuration.
+const shownFor = time.Second
+
+// isIP reports whether local link i is an IP link.
+func (s *Set) isIP(i int) bool { return s.net.Links[i].Addr.IsIP() }
+
+// facing are those of m, links of the peer, that local link i could reach: of its own kind.
+func (s *Set) facing(i int, m uint64) uint64 {
+	if s.isIP(i) {
+		return m & s.ipLinks
+	}
+	return m &^ s.ipLinks
+}
+
+// PlaceOf returns where local link i reaches the peer's link j, as far as that is known.
+func (s *Set) PlaceOf(i int, j uint8) frame.Addr {
+	if s.isIP(i) {
+		return s.places[place{i, j}]
+	}
+	return s.RemoteLink(j).Addr
+}
+
+// Placed notes where the handshake proved the peer's link j to be (clause 21.4).
+func (s *Set) Placed(i int, j uint8, at frame.Addr) {
+	if s.places == nil {
+		s.places = map[place]frame.Addr{}
+	}
+	s.places[place{i, j}] = at
+}
+
+// Candidate returns the k-th address at which the peer may be reached from local link i, an IP link.
+func (h *Hints) Candidate(from *frame.Addr, i, k int) (frame.Addr, bool) {
+	n := 0
+	for range 2 { // count, then choose
+		seen := 0
+		if was := &h.Proved[i]; was.Known() && from.Reaches(was) {
+			if n > 0 && k%n == seen {
+				return *was, true
+			}
+			seen++
+		}
+		for j := range h.Endpoints {
+			if at := &h.Endpoints[j]; from.Reaches(at) && *at != h.Proved[i] {
+				if n > 0 && k%n == seen {
+					return *at, true
+				}
+				seen++
+			}
+		}
+		if n = seen; n == 0 {
+			break
+		}
+	}
+	return frame.Addr{}, false
+}
+
+// Places reports whether the configuration says that the peer is at an address, at whatever port, or a session had a
+// good path there.
+func (h *Hints) Places(at *frame.Addr) bool {
+	if !at.IsIP() {
+		return false
+	}
+	if slices.ContainsFunc(h.Endpoints, func(e frame.Addr) bool { return e.SameHost(at) }) {
+		return true
+	}
+	return slices.Contains(h.Proved[:], *at)
+}
+
+// LeadsTo reports whether a path that answers leads to an address.
+func (s *Set) LeadsTo(at *frame.Addr) bool {
+	for m := s.TxMask; m != 0; m &= m - 1 {
+		if p := s.Tx[bits.TrailingZeros64(m)]; p.Usable() && p.To == *at {
+			return true
+		}
+	}
+	return false
+}
+
+// Came is told where each authentic frame of an IP link came from, before the frame counts as received.
+func (s *Set) Came(now mono.Time, i int, h *wire.Header, from frame.Addr) {
+	s.from = from
+	p := s.Tx[i]
+	if p != nil && p.Number == h.Path && p.To == from {
+		return
+	}
+	if r := s.Rx[h.Path]; r != nil {
+		if newest, _, ok := r.Tracker.Largest(); ok && h.PN < newest {
+			return // it was sent before the peer moved
+		}
+	}
+	used := p != nil && s.TxMask&(1<<i) != 0
+	if used && p.Usable() && p.Number == h.Path {
+		p.strays(now, from)
+		return
+	}
+	s.Placed(i, h.Path, from)
+	if used && !p.Usable() && s.RemoteLink(h.Path).Slots != 0 {
+		p.lead(h.Path, s.RemoteLink(h.Path))
+		p.Move = move{}
+	}
+}
+
+// strays is told that the peer's newest frame came from another address than the path leads to. If the peer still
+// answers there, somebody has copied the frame, or it was late.
+func (p *Tx) strays(now mono.Time, from frame.Addr) {
+	m := &p.Move
+	age := now.Sub(m.since)
+	switch {
+	case m.To != from || p.Probing.ackedAt >= m.since:
+		if !m.To.Known() || age >= moveEvery {
+			p.consider(now, from, true)
+			p.WantPing(true)
+		}
+	case age >= max(moveEvery, 2*p.RTT.SRTT()) && now.Sub(m.at) >= moveEvery:
+		p.askMove(now)
+	}
+}
+
+// consider makes an address one to which the path may move.
+func (p *Tx) consider(now mono.Time, at frame.Addr, shown bool) {
+	p.Move = move{To: at, since: now, shown: shown, nonce: uint64(p.Set.net.rand.Uint32()|1)<<32 | moveBit}
+}
+
+func (p *Tx) askMove(now mono.Time) {
+	p.Move.at, p.Move.Ask = now, true
+	p.Set.Special |= 1 << p.Link
+}
+
+// moveBit of a nonce, besides LookBit, says that the Probe asks at another address.
+const moveBit = LookBit | 1<<29
+
+// Nonce is what the Probe to the new address says.
+func (m *move) Nonce() uint64 { return m.nonce }
+
+// moved takes the answer to a Probe at another address: the path leads there from now on if the answer came from there,
+// and none has come from where it leads. Window, round trips and frame size stay if only the port is another (RFC 9000
+// section 9.4).
+func (p *Tx) moved(now mono.Time) {
+	to := p.Move.To
+	if p.Set.from != to || p.Probing.ackedAt >= p.Move.since || !p.Usable() {
+		return
+	}
+	same := p.To.SameHost(&to)
+	why := "the peer moved from " + p.To.String() + " to " + to.String()
+	p.Move = move{}
+	p.Set.Placed(p.Link, p.Number, to)
+	p.Set.net.count.Life.PathMoves++
+	if !same {
+		p.setState(now, StateDead, why)
+	}
+	p.lead(p.Number, p.Set.RemoteLink(p.Number))
+	p.Set.Hints.Proved[p.Link] = to
+	if same {
+		p.Set.changed(p.Link, true, why)
+		return
+	}
+	p.setState(now, StateGood, why)
+}
+
+// seek leads a path that is not answered to the next address at which the peer may be.
+func (p *Tx) seek() {
+	s := p.Set
+	if to, ok := s.Hints.Candidate(&s.net.Links[p.Link].Addr, p.Link, p.tries); ok {
+		p.direct(to)
+	}
+	p.tries++
+}
+
+// seekAside asks at the next address at which the peer may be, while the path stays where it is.
+func (p *Tx) seekAside(now mono.Time) {
+	s := p.Set
+	if p.Move.shown && now.Sub(p.Move.since) < max(shownFor, 4*p.RTT.SRTT()) {
+		return // that is the better one
+	}
+	if to, ok := s.Hints.Candidate(&s.net.Links[p.Link].Addr, p.Link, p.tries); ok && to != p.To {
+		p.consider(now, to, false)
+		p.askMove(now)
+	}
+	p.tries++
+}

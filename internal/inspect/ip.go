@@ -1,0 +1,47 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+
+	"multiedge/linkdrv"
+)
+
+// What people are told of links that are UDP ports.
+
+// fewDatagrams is how many frames a receive buffer holds at least for a link to run at full speed: a window of the
+// session.
+const fewDatagrams = 512
+
+// isIP reports whether the link is a UDP port.
+func (l *LinkStatus) isIP() bool { return l.Listen != "" }
+
+// hasIP reports whether a link that is up is a UDP port.
+func hasIP(links []LinkStatus) bool {
+	return slices.ContainsFunc(links, func(l LinkStatus) bool { return l.isIP() && l.Up })
+}
+
+// ipLink looks at a UDP port as the daemon uses it.
+func (f *findings) ipLink(l *LinkStatus) {
+	about := "link " + l.Name
+	if !l.Up {
+		f.add(FindingProblem, about, "not in use: "+l.Error, "put right what it names, or listen under [[link]] in "+
+			"edged.toml; edged tries again four times a second")
+		return
+	}
+	text := fmt.Sprintf("%s driver at %s, whose receive buffer holds %d frames", linkdrv.KindIP, l.Listen, l.RxSlots)
+	if l.RxSlots < fewDatagrams {
+		f.add(FindingWarning, about, text+": fewer than may be on their way, which limits the speed",
+			"on the host (containers cannot): sysctl -w net.core.rmem_max=16777216, and in /etc/sysctl.d; then "+
+				"restart edged")
+	} else {
+		f.add(FindingOK, about, text, "")
+	}
+	f.dropped(l)
+	if sent, refused := l.Kernel["sent"], l.Kernel["refused"]; refused*100 > sent+refused {
+		f.add(FindingWarning, about, fmt.Sprintf("this host refused %d of %d frames: there is no route to the peer, "+
+			"or a firewall forbids them", refused, sent+refused),
+			"ip route get ADDRESS; nft list ruleset; under systemd IPAddressDeny= of the unit: docs/CLOUDS.md has the "+
+				"lines that allow the peers' networks")
+	}
+}
