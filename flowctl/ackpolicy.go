@@ -51,6 +51,18 @@ type AckPolicy struct {
 // Init sets the parameters and forgets what is pending.
 func (p *AckPolicy) Init(params AckParams) { *p = AckPolicy{params: params} }
 
+// OnFrames records the arrival of n eliciting frames that opened no hole, as so many calls of OnFrame do.
+func (p *AckPolicy) OnFrames(now mono.Time, n int) {
+	p.OnFrame(now, true, false)
+	p.frames += n - 1
+	if p.hole {
+		p.holeAge += n - 1
+	}
+	if p.frames >= p.params.Every || p.hole && p.holeAge >= p.params.NackEvery {
+		p.due = mono.Min(p.due, now)
+	}
+}
+
 // OnFrame records the arrival of a frame that Tracker.Commit accepted.
 func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
 	wasPending := p.Pending()

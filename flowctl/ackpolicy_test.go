@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"multiedge/internal/mono"
+
+	"pgregory.net/rapid"
 )
 
 const us = mono.Time(time.Microsecond)
@@ -109,4 +111,37 @@ func TestOverdue(t *testing.T) {
 			t.Errorf("exact, frame %d: Overdue %v", i, got)
 		}
 	}
+}
+
+// Frames of a run are what they are one by one.
+func TestOnFrames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		params := AckParams{Every: rapid.IntRange(1, 48).Draw(t, "every"), Delay: time.Millisecond,
+			NackEvery: rapid.SampledFrom([]int{0, 3, 40}).Draw(t, "nackEvery"), NackDelay: 2 * time.Millisecond}
+		var one, run AckPolicy
+		one.Init(params)
+		run.Init(params)
+		now := mono.Time(0)
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			now += mono.Time(rapid.Int64Range(0, 3_000_000).Draw(t, "later"))
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				gap, eliciting := rapid.Bool().Draw(t, "gap"), rapid.Bool().Draw(t, "eliciting")
+				one.OnFrame(now, eliciting, gap)
+				run.OnFrame(now, eliciting, gap)
+			case 1:
+				one.OnSent()
+				run.OnSent()
+			default:
+				n := rapid.IntRange(1, 64).Draw(t, "n")
+				for range n {
+					one.OnFrame(now, true, false)
+				}
+				run.OnFrames(now, n)
+			}
+			if one != run {
+				t.Fatalf("%+v\n%+v", one, run)
+			}
+		}
+	})
 }

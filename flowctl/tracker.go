@@ -102,6 +102,26 @@ func (t *Tracker) Commit(pn uint64, now mono.Time) (gap, reordered bool) {
 	return skipped > 0, false
 }
 
+// CommitRun records the arrival of n numbers from pn on, at least one and less than the window, of which pn is the
+// first above the largest: none opens a hole, and none was overtaken. It does what so many calls of Commit do.
+func (t *Tracker) CommitRun(pn uint64, n int, now mono.Time) {
+	if pn != t.next {
+		panic("BUG: flowctl: a run that does not begin behind the largest number")
+	}
+	end := pn + uint64(n)
+	t.slide(end)
+	t.missing -= n - 1
+	for lo := pn; lo < end; lo = (lo | 63) + 1 {
+		t.bits[lo>>6%windowWords] |= span(lo, end)
+	}
+	t.at = now
+	if t.floor == pn {
+		t.floor = end
+	} else if !t.hasFloorHole() {
+		t.raiseFloor()
+	}
+}
+
 // slide moves the upper edge of the window to next, which is above the present one. Numbers stepped over become holes,
 // except next-1, which the caller is about to set; holes that fall out at the lower edge are forgotten.
 func (t *Tracker) slide(next uint64) {

@@ -1,7 +1,10 @@
 package flowctl
 
 import (
+	"slices"
 	"testing"
+
+	"multiedge/internal/mono"
 
 	"pgregory.net/rapid"
 )
@@ -157,4 +160,43 @@ func compareTracker(t *rapid.T, tr *Tracker, model *naiveTracker, maxWords int) 
 			t.Fatalf("Acked(%d) = %v, want %v; floor %d raised %v", pn, got, want, floor, raised)
 		}
 	}
+}
+
+// A run is what its numbers one by one are, whatever came before.
+func TestCommitRun(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var one, run Tracker
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			largest, _, any := one.Largest()
+			pn, now := largest+1, mono.Time(rapid.Int64Range(1, 1000).Draw(t, "now"))
+			if !any {
+				pn = 0
+			}
+			n := rapid.SampledFrom([]int{1, 2, 32, 63, 64, 65, 130}).Draw(t, "n")
+			if rapid.Bool().Draw(t, "run") {
+				for k := range n {
+					if gap, reordered := one.Commit(pn+uint64(k), now); gap || reordered {
+						t.Fatalf("%d of a run from %d: gap %v, reordered %v", k, pn, gap, reordered)
+					}
+				}
+				run.CommitRun(pn, n, now)
+			} else if pn += rapid.Uint64Range(0, 1<<15).Draw(t, "jump"); pn > 100 && rapid.Bool().Draw(t, "back") {
+				if pn -= 90; one.Check(pn) != New {
+					continue
+				}
+				one.Commit(pn, now)
+				run.Commit(pn, now)
+			} else {
+				one.Commit(pn, now)
+				run.Commit(pn, now)
+			}
+			a, x := one.AckBits(nil, 1<<10)
+			b, y := run.AckBits(nil, 1<<10)
+			if one.next != run.next || one.floor != run.floor || one.missing != run.missing || one.at != run.at ||
+				a != b || !slices.Equal(x, y) {
+				t.Fatalf("next %d %d, floor %d %d, missing %d %d", one.next, run.next, one.floor, run.floor,
+					one.missing, run.missing)
+			}
+		}
+	})
 }

@@ -16,11 +16,11 @@ func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 	f := a.Decoded
 	switch a.Found {
 	case peering.FoundPlain:
-		e.received(i, len(a.Head))
+		e.received(i, 1, len(a.Head))
 		e.onPlainData(now, i, a.From(), f)
 		return true
 	case peering.FoundForged:
-		e.received(i, len(a.Head))
+		e.received(i, 1, len(a.Head))
 		var h wire.Header
 		if b := a.Head[frame.HeaderLen:]; h.DecodeClear(b) == nil {
 			if s := e.nodes.Session(h.Session); s != nil && s.Trust.Opener == a.Opener {
@@ -32,7 +32,7 @@ func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 		return true
 	case peering.FoundOpened:
 		if s := e.nodes.Session(f.Session); s != nil && s.Trust.Opener == a.Opener { // else it is over since
-			e.received(i, len(a.Head))
+			e.received(i, 1, len(a.Head))
 			if e.isNew(s, i, &f.Header) {
 				e.onOpened(now, s, i, f, true)
 			}

@@ -33,6 +33,8 @@ type builder struct {
 	to     frame.Addr // another link of the peer than the path's; the frame says nothing of the path, and is not missed
 	joined bool       // becomes a segment of a datagram (GSO), unless it is short or not eliciting
 	picked bool       // the scheduler chose the path
+	leads  bool       // nothing but the next part of its operation can be in the frame after it
+	bytes  int        // of the frame
 
 	far  [4][]byte // long payloads to be fetched together
 	fars int
@@ -87,9 +89,8 @@ func (w *builder) aside() bool { return w.to.Known() }
 // padTo makes the frame size bytes long after the Ethernet header.
 func (w *builder) padTo(size int) { w.f.Pad(size - w.f.Tag - wire.FixedLen - len(w.f.Tail)) }
 
-// finish numbers the frame, sums or seals it, and adds it to the batch.
+// finish ends the frame.
 func (w *builder) finish(now mono.Time) {
-	s, p, e := w.s, w.p, w.e
 	if w.joined && w.f.HasBulk && w.f.Room < w.f.Unit() {
 		w.f.Pad(w.f.Room)
 	}
@@ -103,6 +104,25 @@ func (w *builder) finish(now mono.Time) {
 	// Short frames are sent without GSO, which always passes and is faster. So are frames that nobody acknowledges: if
 	// datagrams did not pass, their loss would not be noticed.
 	w.joined = w.joined && w.f.Eliciting && bytes > frame.HeaderLen+wire.MinFrame
+	w.bytes = bytes
+	w.emit(now)
+}
+
+// follow makes the next frame of a train: frames that carry successive parts of one operation and nothing else, on one
+// path. It reports false, and nothing has happened, if the next frame is not certain to be one.
+func (w *builder) follow(now mono.Time, s *peering.Session, p *path.Tx) bool {
+	if !w.leads || w.s != s || w.p != p || s.PeerLinks.News != 0 || s.Trust.Keys.Owed || !s.Ops.Follow(&w.f) {
+		return false
+	}
+	w.buf = w.b.next(p.Link)
+	w.f.Tail = w.buf[wire.HeadLen:wire.HeadLen]
+	w.emit(now)
+	return true
+}
+
+// emit numbers the frame, of w.bytes, sums or seals it, and adds it to the batch.
+func (w *builder) emit(now mono.Time) {
+	s, p, e, bytes := w.s, w.p, w.e, w.bytes
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.Link), Flags: w.f.Flags, Session: s.Remote}
 	tag := uint32(w.f.Recs)
 	if w.picked && w.f.Eliciting {

@@ -28,6 +28,7 @@ type Endpoint struct {
 	recs      build.Records
 	builder   builder
 	scratch   scratch
+	train     train
 	Count     Counters
 	Latency   Latency
 }

@@ -92,3 +92,6 @@ const (
 
 // InitProof is what an Init over IP ends with.
 var InitProof = peering.InitProof
+
+// Forecasts is what each link expects.
+func (e *Endpoint) Forecasts() [MaxLinks]op.Forecast { return e.forecasts }

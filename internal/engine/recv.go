@@ -17,6 +17,8 @@ import (
 //     payload).
 //  4. The packet number is committed only if every segment found room; the path's policy then decides when to
 //     acknowledge.
+//
+// Frames that only continue what the one before them began take a shorter way, together (train.go).
 
 // Handle takes frames that arrived on local link i, in their order; those in pieces are the frames that were received
 // into the slots of the latest Forecast. It is the one way in: what an Arrival says of itself saves work, and changes
@@ -28,6 +30,13 @@ func (e *Endpoint) Handle(now mono.Time, i int, frames ...Arrival) {
 	}
 	for k := range frames {
 		a := &frames[k]
+		e.train.more = k+1 < len(frames)
+		if e.train.on && a.Found == peering.Unread && a.Buf == nil && e.train.from(a.Origin) &&
+			e.follows(now, i, a.Head, len(frames)-k) {
+			continue
+		}
+		e.endTrain(now, i)
+		e.train.origin = a.Origin
 		switch {
 		case a.Found != peering.Unread:
 			if e.handleRead(now, i, a) {
@@ -41,12 +50,13 @@ func (e *Endpoint) Handle(now mono.Time, i int, frames ...Arrival) {
 		}
 		e.handleWhole(now, i, &a.Rx)
 	}
+	e.endTrain(now, i)
 }
 
 // handleWhole takes a complete Ethernet frame of which nothing is known.
 func (e *Endpoint) handleWhole(now mono.Time, i int, a *frame.Rx) {
 	b := a.Head
-	e.received(i, len(b))
+	e.received(i, 1, len(b))
 	if !e.cfg.Framing.Has(b) {
 		e.Count.Reject.RejectedMalformed++
 		return
@@ -141,6 +151,12 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src frame.Addr, b []byte) 
 		return
 	}
 	opened, ok := peering.Open(s.Trust.Opener, &e.scratch.nonce, e.nodes.Opening, b, &h)
+	e.afterOpening(now, s, i, src, &h, opened, ok)
+}
+
+// afterOpening takes a sealed frame with data of that header, sent by src, which has been opened if ok.
+func (e *Endpoint) afterOpening(now mono.Time, s *peering.Session, i int, src frame.Addr, h *wire.Header,
+	opened []byte, ok bool) {
 	if !ok {
 		s.Forged(h.KeyEpoch)
 		return
@@ -150,7 +166,7 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src frame.Addr, b []byte) 
 		return
 	}
 	if src.IsIP() {
-		s.Paths.Came(now, i, &h, src)
+		s.Paths.Came(now, i, h, src)
 	}
 	e.onOpened(now, s, i, &e.scratch.frame, false)
 }
@@ -177,11 +193,12 @@ func (e *Endpoint) onOpened(now mono.Time, s *peering.Session, i int, f *wire.Fr
 	e.onData(now, s, i, f, lasting)
 }
 
-func (e *Endpoint) received(i, bytes int) {
+// received counts frames of that many bytes.
+func (e *Endpoint) received(i, frames, bytes int) {
 	l := &e.net.Links[i]
-	l.Count.Traffic.FramesReceived++
+	l.Count.Traffic.FramesReceived += uint64(frames)
 	l.Count.Traffic.BytesReceived += uint64(bytes)
-	e.Count.Traffic.FramesReceived++
+	e.Count.Traffic.FramesReceived += uint64(frames)
 	e.Count.Traffic.BytesReceived += uint64(bytes)
 }
 
@@ -209,8 +226,8 @@ func (e *Endpoint) onData(now mono.Time, s *peering.Session, i int, f *wire.Fram
 	if s.Paths.Seen[i]&there == 0 {
 		s.Paths.Seen[i] |= there
 		s.Paths.Shown(now, i, f.Path)
-	} else if p := s.Paths.Tx[i]; p != nil && p.Number != f.Path && s.Paths.TxMask&here != 0 {
-		p.Contradicted(now)
+	} else if s.Paths.Contradicts(i, f.Path) {
+		s.Paths.Tx[i].Contradicted(now)
 	}
 	eliciting, accepted := false, true
 	if f.Flags&wire.FlagBulk != 0 {
@@ -249,6 +266,9 @@ func (e *Endpoint) onData(now mono.Time, s *peering.Session, i int, f *wire.Fram
 		s.Acks.HeardOn = i
 		if f.Flags&wire.FlagPush != 0 && !e.cfg.Profile.Acks.Exact {
 			s.Ops.AckAt = min(s.Ops.AckAt, now.Add(s.Acks.Pushes.Arrived(now)))
+		}
+		if e.train.more {
+			e.expect(s, r, f)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (e *Endpoint) handleParts(now mono.Time, i int, a *frame.Rx) bool {
 	if H != 0 && !e.unshuffle(f, rest) {
 		return false
 	}
-	e.received(i, a.Len())
+	e.received(i, 1, a.Len())
 	e.onData(now, s, i, f, true)
 	return true
 }

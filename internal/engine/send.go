@@ -197,12 +197,16 @@ func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batches) {
 		e.sendSpecial(now, s, b, s.Paths.Tx[i])
 	}
 	var p *path.Tx
+	w.leads = false
 	for run := 0; !b.full() && s.HasData() && s.Ops.Fair.Allowed > 0; run-- {
 		if run <= 0 || !p.Room(now) || s.Paths.InFlight >= e.cfg.Profile.Window {
 			if p = s.Paths.Pick(now); p == nil {
 				break
 			}
 			run = p.Run()
+		}
+		if w.follow(now, s, p) {
+			continue
 		}
 		w.begin(s, p, b)
 		w.picked = true
@@ -221,6 +225,7 @@ func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batches) {
 		}
 		w.finish(now)
 		s.Acks.Pushes.Left(now)
+		w.leads = w.f.Leads() // without acknowledgements: then none is wanted
 	}
 	if !b.full() && s.AckDue(now) {
 		s.Acks.Pushes.Alone()

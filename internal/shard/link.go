@@ -16,10 +16,19 @@ import (
 	"multiedge/linkdrv"
 )
 
-// recvBatch is the most frames one link delivers per iteration: enough to make a system call or a ring scan cheap, few
-// enough for the other links. A quarter of the receive slots is the most, since what was delivered takes up its slots
-// until the next Recv.
-const recvBatch = linkdrv.RecvBatch
+// recvBatch is the most frames one link delivers per iteration, recvUsual how many it delivers if they are long: enough
+// to make a system call or a ring scan cheap, few enough for the other links. A quarter of the receive slots is the
+// most, since what was delivered takes up its slots until the next Recv.
+const (
+	recvBatch = 64
+	recvUsual = linkdrv.RecvBatch
+)
+
+// framesPerRecv is how many frames of a link are taken together: of short ones a whole super-frame, so that it is
+// handled, and acknowledged, as one.
+func framesPerRecv(link linkdrv.Info) int {
+	return max(1, min(max(recvUsual, framesPerSuper(link)), recvBatch, link.RxSlots/4))
+}
 
 // retryPause is how long a link that took no more frames is left alone: about a batch's time on the wire.
 const retryPause = 20 * time.Microsecond
@@ -123,7 +132,7 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	l.sources, _ = drv.(linkdrv.Sourcer)
 	clear(l.arrived[:])
 	s.wrapLink(l)
-	l.take = max(1, min(recvBatch, l.info.RxSlots/4))
+	l.take = framesPerRecv(l.info)
 	s.countLooks()
 	l.opens++
 	if n := framesPerBatch(l.info); l.batch == nil || was.MTU != l.info.MTU || cap(l.batch.Frames) != n {
@@ -440,9 +449,14 @@ const leastBatch = 32
 
 // framesPerBatch is how many of a link's longest frames should leave at once.
 func framesPerBatch(link linkdrv.Info) int {
-	per := min(link.Super/(link.MTU-link.Overhead+linkdrv.HeaderLen), linkdrv.SendBatch)
+	per := framesPerSuper(link)
 	if per == 0 {
 		return leastBatch
 	}
 	return max(1, leastBatch/per) * per
+}
+
+// framesPerSuper is how many of a link's longest frames a super-frame holds; 0: the link sends none.
+func framesPerSuper(link linkdrv.Info) int {
+	return min(link.Super/(link.MTU-link.Overhead+linkdrv.HeaderLen), linkdrv.SendBatch)
 }

@@ -128,7 +128,7 @@ func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 		b.batch.Set(i, engine.NewBatch(64, 9014))
 		f := &feed{}
 		b.feeds, b.frames = append(b.feeds, f), append(b.frames, nil)
-		b.shard.links.active = append(b.shard.links.active, &Link{index: i, drv: f, take: recvBatch,
+		b.shard.links.active = append(b.shard.links.active, &Link{index: i, drv: f, take: recvUsual,
 			info: linkdrv.Info{MTU: 9000}})
 		for k, e := range ends {
 			if err := e.SetLink(b.now, i, engine.LinkConfig{Name: fmt.Sprint("l", i),

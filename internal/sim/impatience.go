@@ -45,8 +45,9 @@ func (o *operation) submittedAt(now mono.Time, e *end) {
 	}
 }
 
-// late is how much longer than its limit a send may wait: the engine looks so often.
-const late = time.Millisecond
+// late is how much longer than its limit a send may wait: the engine looks once a millisecond, and is not called while
+// frames are collected for it.
+func (w *World) late() time.Duration { return time.Millisecond + w.opt.Together }
 
 // judgeRefusal says whether a send may end for want of a buffer now.
 func (o *operation) judgeRefusal(w *swarm) error {
@@ -60,7 +61,7 @@ func (o *operation) judgeRefusal(w *swarm) error {
 		if o.msg.sure {
 			return fmt.Errorf("a buffer was posted for it before")
 		}
-	case waited < limit || waited > limit+late:
+	case waited < limit || waited > limit+w.world.late():
 		return fmt.Errorf("it waited %v, and may wait %v", waited, limit)
 	default:
 		w.report.Hurried.GaveUp++
@@ -78,7 +79,7 @@ func (o *operation) judgeMeeting(w *swarm, b *buffer) error {
 		w.report.Hurried.Strict++
 	case b.pool != nil: // it was promised one in time, and met what was the oldest when it came
 		w.report.Hurried.InTime++
-	case b.at > o.msg.at.Add(limit+late):
+	case b.at > o.msg.at.Add(limit+w.world.late()):
 		return fmt.Errorf("message %d waited until %v, its buffer was posted at %v", o.msg.number, o.msg.at.Add(limit),
 			b.at)
 	default:

@@ -98,6 +98,9 @@ func drawMix(seed uint64) (Options, mix) {
 	if cables := stream(seed, cableStream); cables.IntN(2) == 0 {
 		m.recablings, m.strangers = cables.IntN(6), cables.IntN(4)
 	}
+	if some := stream(seed, togetherStream); some.IntN(2) == 0 {
+		o.Together = time.Duration(1 + some.IntN(100_000))
+	}
 	o.drawMisses()
 	m.composes = o.Misses.Delay == 0 // messages are composed in memory that is registered whole
 	// Both have random numbers of their own: worlds that draw neither replay as before. In worlds that do, sends end

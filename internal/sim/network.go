@@ -19,6 +19,7 @@ type Tally struct {
 	Joined, Walled uint64
 	DuplicatedData uint64 // of Duplicated: data frames
 	Missed         uint64 // uses of memory that was not there
+	Trains         uint64 // frames that were received as part of a train
 }
 
 const (
@@ -110,22 +111,56 @@ func (w *World) Silent(from, to *Node, since mono.Time) bool {
 	return w.Now.Sub(h.last) >= w.opt.DeadTime || h.silence >= since
 }
 
-// deliver gives a frame to its engine and checks that the engine's counters say what happened to it (faults.md, U4).
-func (w *World) deliver(n *Node, d *delivery) {
+// together returns d and the frames that are handed over with it: those that arrive next, on the same link, before
+// Options.Together is over. Time goes on to the last of them.
+func (w *World) together(d delivery) []delivery {
+	w.batch = append(w.batch[:0], d)
+	for end := d.at.Add(w.opt.Together); w.opt.Together > 0 && len(w.queue) > 0; {
+		next := &w.queue[0]
+		if next.call != nil || next.node != d.node || next.link != d.link || next.at > end {
+			break
+		}
+		w.Now = max(w.Now, next.at)
+		w.batch = append(w.batch, heap.Pop(&w.queue).(delivery))
+	}
+	return w.batch
+}
+
+// deliver gives frames of one link to their engine and checks that the engine's counters say what happened to them
+// (faults.md, U4).
+func (w *World) deliver(n *Node, frames []delivery) {
 	w.handled = n
-	w.hear(n, d)
+	flipped := uint64(0)
+	w.arrivals = w.arrivals[:0]
+	for i := range frames {
+		w.hear(n, &frames[i])
+		w.arrivals = append(w.arrivals, engine.Whole(frames[i].frame))
+		if frames[i].flipped != 0 {
+			flipped++
+		}
+	}
 	was := n.E.Count
-	n.E.Handle(w.Now, d.link, engine.Whole(d.frame))
+	n.E.Handle(w.Now, frames[0].link, w.arrivals...)
 	now := &n.E.Count
+	w.Tally.Trains += now.Placing.FramesInTrains - was.Placing.FramesInTrains
 	sums := now.Reject.RejectedMalformed + now.Reject.RejectedHeaderSum + now.Reject.RejectedPayloadSum +
 		now.Reject.RejectedVersion -
 		was.Reject.RejectedMalformed - was.Reject.RejectedHeaderSum - was.Reject.RejectedPayloadSum -
 		was.Reject.RejectedVersion
 	auth := now.Reject.RejectedAuth - was.Reject.RejectedAuth
-	if d.flipped == 0 {
+	d := &frames[0]
+	switch {
+	case flipped == 0:
 		if sums != 0 || auth != 0 && w.opt.Rekey == 0 {
-			w.fault("an intact frame of type %d to node%d was rejected (%d for what it says, %d for its seal)",
-				frameType(d.frame), n.Index, sums, auth)
+			w.fault("of %d intact frames, the first of type %d, to node%d some were rejected (%d for what they say, "+
+				"%d for their seal)", len(frames), frameType(d.frame), n.Index, sums, auth)
+		}
+		return
+	case len(frames) > 1:
+		if sums > flipped || auth > flipped && w.opt.Rekey == 0 ||
+			now.Traffic.DataFramesReceived-was.Traffic.DataFramesReceived > uint64(len(frames))-flipped {
+			w.fault("node%d got %d frames, %d of them corrupted, rejected %d and %d, and took %d", n.Index, len(frames),
+				flipped, sums, auth, now.Traffic.DataFramesReceived-was.Traffic.DataFramesReceived)
 		}
 		return
 	}

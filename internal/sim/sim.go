@@ -41,8 +41,9 @@ type Options struct {
 	Rekey      uint64 // frames that one key seals, of twice as many the session ends; 0: as in production
 	Deferred   bool   // handshakes are computed beside the engine, and take time
 	Misses     Misses
-	Faults     Faults // of every link and direction at first
-	Trace      bool   // keep a hash of all frames
+	Together   time.Duration // frames of one link that arrive within it are handed over at once
+	Faults     Faults        // of every link and direction at first
+	Trace      bool          // keep a hash of all frames
 }
 
 // World is nodes joined by segments, of which there are as many as links of a node. At first link i of every node is on
@@ -68,6 +69,9 @@ type World struct {
 	trace   trace
 	flaw    error // the first thing that went wrong
 	handled *Node // who got the latest frame
+	// of the latest frames
+	batch    []delivery
+	arrivals []engine.Arrival
 }
 
 // Node is one engine and what happened to it.
@@ -136,6 +140,7 @@ const (
 	patienceStream
 	poolStream
 	pieceStream
+	togetherStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
@@ -239,7 +244,7 @@ func (w *World) Step() (bool, error) {
 		if d.call != nil {
 			d.call()
 		} else if n := w.Nodes[d.node]; !n.Down && n.up&(1<<d.link) != 0 {
-			w.deliver(n, &d)
+			w.deliver(n, w.together(d))
 		}
 	} else {
 		if next == mono.Never {

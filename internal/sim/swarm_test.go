@@ -89,6 +89,12 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 func TestSwarmBefore(t *testing.T) {
 	for _, seed := range failedOnce(t) {
 		o, m := drawMix(seed)
+		if o.Together > 0 {
+			o.Together = 0
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("with each frame by itself: %v", err)
+			}
+		}
 		if m.pools.nodes != 0 {
 			m.pools = poolMix{}
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {

@@ -140,6 +140,37 @@ func (w *Frame) Attach(payload []byte) {
 	w.Payload = payload
 }
 
+// Leads reports whether the frame holds a payload and nothing else, which was cut to the frame's length and was not
+// sent before: then another frame with the same limits can hold the part behind it.
+func (w *Frame) Leads() bool {
+	return w.HasBulk && len(w.Tail) == 0 && w.Flags == 0 && !w.Retx && w.Shuf == 0 && len(w.Payload) == w.cut() &&
+		w.Bulk.Flags&wire.SegLast == 0
+}
+
+// cut is the length of the payloads that fill frames of these limits.
+func (w *Frame) cut() int {
+	room := w.Limit - wire.FixedLen - wire.BulkLen - w.Split
+	return room - room%w.Unit()
+}
+
+// Behind returns the length of the next frame's payload, if this one leads and n bytes of the part are left behind it
+// that do not all fit (BulkRoom).
+func (w *Frame) Behind(n uint64) (take uint64, ok bool) {
+	room := w.Limit - wire.FixedLen - wire.BulkLen - w.Split
+	return uint64(len(w.Payload)), n > uint64(room+w.more)
+}
+
+// Follow makes the frame, which led, the one with the part behind it: payload, as long as the one before. follows is
+// how many bytes of the operation are behind that.
+func (w *Frame) Follow(payload []byte, follows uint64) {
+	r := w.Records.Pool[w.Recs]
+	w.Bulk.Place += r.N
+	w.Bulk.Flags &^= wire.SegFirst
+	w.Announce(follows)
+	w.Payload, w.Recs = payload, 0
+	w.Note(r.Kind, r.Conn, r.Op, r.Off+r.N, r.N, false)
+}
+
 // Announce says in the bulk header how much of the operation follows, unless it is the last part (clause 2.3).
 func (w *Frame) Announce(follows uint64) {
 	if follows > 0 {

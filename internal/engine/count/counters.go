@@ -46,6 +46,7 @@ type Loss struct {
 // Placing counts how payloads came to their place otherwise than by a copy of the endpoint's thread.
 type Placing struct {
 	FramesFromReaders uint64 // that a Reader looked at first
+	FramesInTrains    uint64 // that continued the operation of the frame before them, and were taken with it
 	FramesShuffled    uint64 // received with their first payload bytes behind the others, which are put back
 	FramesInPlace     uint64 // payloads that the driver received at their place: no copy
 	FramesExchanged   uint64 // payloads received into pages that were then exchanged for those of their place: no copy

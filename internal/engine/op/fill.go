@@ -33,6 +33,76 @@ func (s *Session) Fill(w *build.Frame) {
 	}
 }
 
+// Follow makes w, which Fill has filled and which has left, the frame that Fill would make of it next, if that carries
+// the next part of the same operation, as long as the one before, and nothing else. It reports false, and nothing has
+// happened, if not, or if that is not certain. Nothing but Follow may have happened since Fill.
+func (s *Session) Follow(w *build.Frame) bool {
+	c := s.Fair.Front()
+	if c == nil || !w.Leads() {
+		return false
+	}
+	r := &w.Records.Pool[w.Recs]
+	if r.Conn != uint32(c.ID) || r.Next != 0 || c.ctl != 0 || c.exports.queue.Len() > 0 || c.eager != nil ||
+		c.recv.naks.Len()+c.send.urgent.Len()+c.send.retx.Len() > 0 || c.e.misses.look != nil {
+		return false
+	}
+	var part []byte
+	var follows uint64
+	if r.Kind == build.RecAnswer {
+		part, follows = c.nextOfAnswer(w, r.Op)
+	} else {
+		part, follows = c.nextOfOwn(w, r.Op)
+	}
+	if part == nil {
+		return false
+	}
+	c.ownFirst = !c.ownFirst // as fill does, of which this is the frame
+	w.Follow(part, follows)
+	c.e.Count.Traffic.PayloadSent += uint64(len(part))
+	s.Fair.Spend(&c.share, frame.HeaderLen+wire.FixedLen+wire.BulkLen+len(part)+w.Split)
+	return true
+}
+
+// nextOfOwn takes what the next frame carries of operation op, nil: not certain.
+func (c *Conn) nextOfOwn(w *build.Frame, op seqnum.Value) (part []byte, follows uint64) {
+	if op != c.send.cur || c.recv.answering.Len() > 0 {
+		return nil, 0
+	}
+	o, off := c.sop(op), c.send.curOff
+	n, ok := w.Behind(o.n - off)
+	if !ok || off == 0 || o.backed || o.op.Pieces != nil {
+		return nil, 0
+	}
+	c.send.curOff += n
+	return o.op.Local[off : off+n], o.n - off - n
+}
+
+// nextOfAnswer takes what the next frame carries of the answer to op, nil: not certain.
+func (c *Conn) nextOfAnswer(w *build.Frame, op seqnum.Value) (part []byte, follows uint64) {
+	if c.recv.answering.Len() == 0 || *c.recv.answering.Front() != op || c.ownWaits() {
+		return nil, 0
+	}
+	o := c.answeredOp(op)
+	if o == nil || o.kind != OpRead || o.sent == 0 {
+		return nil, 0
+	}
+	n, ok := w.Behind(o.n - o.sent)
+	if !ok {
+		return nil, 0
+	}
+	src, err := c.resolve(o.key, regmem.RemoteRead, o.off+o.sent, o.n-o.sent)
+	if err != nil || !c.e.resident() {
+		return nil, 0
+	}
+	o.sent += n
+	return src[:n:n], o.n - o.sent
+}
+
+// ownWaits reports whether an operation of ours can be sent.
+func (c *Conn) ownWaits() bool {
+	return (c.state == connOpen || c.state == connClosing) && c.send.cur != c.send.next && c.sendable(c.send.cur)
+}
+
 // fill takes what fits from one connection and reports whether it has more to send that may leave now.
 func (c *Conn) fill(w *build.Frame) (more bool) {
 	if c.ctl != 0 && !c.control(w) {
@@ -84,10 +154,7 @@ func (c *Conn) own(w *build.Frame) bool {
 		}
 		c.nak(w)
 	}
-	if c.state != connOpen && c.state != connClosing {
-		return true
-	}
-	for c.send.cur != c.send.next && c.sendable(c.send.cur) {
+	for c.ownWaits() {
 		if !c.operation(w) {
 			return false
 		}

@@ -39,6 +39,13 @@ func (p *Forecast) learn(f *wire.Frame) {
 	}
 }
 
+// learnRun takes the frames of a run, which follow one that it learned from.
+func (p *Forecast) learnRun(r *Run) {
+	p.n, p.stride = r.n[1], max(r.n[0], r.n[1])
+	p.place = r.g.place - p.n
+	p.follows -= r.g.place - r.lo
+}
+
 // Slots fills some with the places where the bulk payloads of the next frames are expected, each once, and returns how
 // many. whole says that they are to be whole pages.
 func (e *Endpoint) Slots(s *Session, p *Forecast, whole bool, some [][]byte) (n int) {

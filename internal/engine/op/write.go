@@ -169,10 +169,16 @@ func deliverWrite(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool,
 	if g.flags&wire.SegLast != 0 {
 		o.last, o.imm = hi, g.imm
 	}
-	if o.flags&whole == whole && o.got.Is(o.first, o.last) && o.puts == 0 {
-		c.apply(now, o, g.op, o.last-o.first)
-	}
+	c.writeWhole(now, o, g.op)
 	return true, nil
+}
+
+// writeWhole applies a write of the peer's that is in place.
+func (c *Conn) writeWhole(now mono.Time, o *recvOp, op seqnum.Value) {
+	const whole = wire.SegFirst | wire.SegLast
+	if o.flags&whole == whole && o.got.Is(o.first, o.last) && o.puts == 0 {
+		c.apply(now, o, op, o.last-o.first)
+	}
 }
 
 func completeWrite(c *Conn, now mono.Time, op seqnum.Value, st abi.Status) (referred []byte) {

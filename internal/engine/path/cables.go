@@ -174,6 +174,13 @@ func (p *Tx) direct(to frame.Addr) {
 	p.Set.net.cfg.Framing.PutHeader(p.Header[:], &p.Set.net.Links[p.Link].Addr, &p.To)
 }
 
+// Contradicts reports whether the peer's link from, of which a frame arrived on local link i, is another than the one
+// that the path of i leads to.
+func (s *Set) Contradicts(i int, from uint8) bool {
+	p := s.Tx[i]
+	return p != nil && p.Number != from && s.TxMask&(1<<i) != 0
+}
+
 // Contradicted is called when a link of the peer shows itself on the path's link that is not the one it leads to: is
 // that one still there?
 func (p *Tx) Contradicted(now mono.Time) {

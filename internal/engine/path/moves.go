@@ -116,13 +116,19 @@ func (s *Set) LeadsTo(at *frame.Addr) bool {
 	return false
 }
 
+// Facing reports whether the path of local link i is that of the peer's link number, and leads to the address at.
+func (s *Set) Facing(i int, number uint8, at *frame.Addr) bool {
+	p := s.Tx[i]
+	return p != nil && p.Number == number && p.To == *at
+}
+
 // Came is told where each authentic frame of an IP link came from, before the frame counts as received.
 func (s *Set) Came(now mono.Time, i int, h *wire.Header, from frame.Addr) {
 	s.from = from
-	p := s.Tx[i]
-	if p != nil && p.Number == h.Path && p.To == from {
+	if s.Facing(i, h.Path, &from) {
 		return
 	}
+	p := s.Tx[i]
 	if r := s.Rx[h.Path]; r != nil {
 		if newest, _, ok := r.Tracker.Largest(); ok && h.PN < newest {
 			return // it was sent before the peer moved
