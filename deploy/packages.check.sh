@@ -6,7 +6,7 @@ arch=$(dpkg --print-architecture)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 fail() { echo "FAIL: packages: $*"; exit 1; }
-for package in libedge1 libedge-dev edge-preload libfabric-edge; do
+for package in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs; do
 	deb=$(ls -t "$1/$package"_*"_$arch.deb" | head -n 1)
 	dpkg-deb -x "$deb" "$root"
 done
@@ -34,4 +34,9 @@ done
 python=$(LIBEDGE="$root$lib/libedge.so.1" python3 "$examples/get.py" peer service memory 1 2>&1) && fail "get.py works"
 case $python in *"no daemon answers"*) ;; *) fail "get.py says: $python" ;; esac
 run=$("$root/usr/bin/edge-run" true 2>&1) && [ -z "$run" ] || fail "edge-run says: $run"
+for library in libibverbs librdmacm; do
+	LD_LIBRARY_PATH="$root$lib/edge-verbs" python3 -c "import ctypes; ctypes.CDLL('$library.so.1')" ||
+		fail "$library.so.1 cannot be loaded"
+done
+help=$("$root/usr/bin/edge-verbs" --help) && [ -n "$help" ] || fail "edge-verbs has no help"
 echo "packages: ok"

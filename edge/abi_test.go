@@ -153,7 +153,7 @@ func (a *abiDaemon) request(b []byte, kind uint16, id uint64) bool {
 		if abiText(b, 32) != "far" || abiText(b, 98) != "svc" || abiText(b, 230) != "hi" || le.Uint32(b[24:]) != 1 {
 			a.t.Errorf("dial: % x", b[:240])
 		}
-		r := make([]byte, 608)
+		r := make([]byte, 680)
 		le.PutUint32(r[16:], abiConn)
 		abiString(r, 24, "far")
 		abiString(r, 90, "ho")
@@ -172,7 +172,7 @@ func (a *abiDaemon) request(b []byte, kind uint16, id uint64) bool {
 		a.send(e, 65, 0, 0)
 	case 6:
 		a.send(make([]byte, 16), 6, 1, id)
-		e := make([]byte, 672)
+		e := make([]byte, 744)
 		le.PutUint32(e[16:], abiIncoming)
 		abiString(e, 24, abiText(b, 16))
 		abiString(e, 90, "far")
@@ -182,7 +182,7 @@ func (a *abiDaemon) request(b []byte, kind uint16, id uint64) bool {
 		if le.Uint32(b[16:]) != abiIncoming || abiText(b, 24) != "welcome" {
 			a.t.Errorf("accept: % x", b[:40])
 		}
-		r := make([]byte, 608)
+		r := make([]byte, 680)
 		le.PutUint32(r[16:], abiIncoming)
 		a.send(r, 8, 1, id)
 		e := make([]byte, 1056)

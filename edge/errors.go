@@ -96,6 +96,9 @@ var ErrMemlock = regmem.ErrMemlock
 
 var errNoConn = registered(abi.StatusNoConn.Code(), net.ErrClosed)
 
+// errStopped ends operations on connections of a domain, which this library dials none of.
+var errStopped = registered(abi.StatusStopped.Code(), nil)
+
 // registered makes the error that programs get for a code, with the register's text.
 func registered(c abi.Code, also error) error { return failure(c.Info().Help, also) }
 
@@ -109,7 +112,7 @@ var codeError = map[abi.Code]error{
 	abi.StatusTimeout.Code(): ErrTimeout, abi.StatusMTU.Code(): ErrMTU, abi.StatusStranger.Code(): ErrStranger,
 	abi.StatusReset.Code(): ErrReset, abi.StatusMemory.Code(): ErrMemory, abi.StatusTooLong.Code(): ErrTooLong,
 	abi.StatusNoBuffer.Code(): ErrNoBuffer, abi.StatusNoConn.Code(): errNoConn, abi.StatusQuota.Code(): ErrQuota,
-	abi.StatusMisaligned.Code(): ErrMisaligned,
+	abi.StatusMisaligned.Code(): ErrMisaligned, abi.StatusStopped.Code(): errStopped,
 
 	abi.CodeInvalid: ErrInvalid, abi.CodeMemlock: ErrMemlock, abi.CodeBusy: ErrBusy, abi.CodeExists: ErrExists,
 	abi.CodeDraining: ErrDraining, abi.CodeDenied: ErrDenied, abi.CodeVersion: ErrVersion, abi.CodeInternal: nil,

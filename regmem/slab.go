@@ -10,6 +10,7 @@ type grant struct {
 	region uint32 // its place in Table.regions
 	number uint32 // the holder's own: SetNumber
 	perm   Perm
+	high   uint32 // of a grant to a domain: the upper half of the address it begins at; the lower one is number
 
 	byRegion, byOwner link
 }

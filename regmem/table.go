@@ -46,7 +46,7 @@ type hot struct {
 	key    Key
 	owner  uint64
 	mem    []byte  // the granted range, capacity cut to it
-	base   uint64  // where in the region it begins
+	base   uint64  // where in the region it begins; of a grant to a domain the address that its first byte has
 	region *Region // whose Back is asked what is resident
 	perm   Perm    // fills, with the padding behind it, a line of the processor's cache
 }
@@ -74,27 +74,27 @@ func (t *Table) Len() int { return t.index.n }
 // wrap ErrClosed, ErrPermission (no access or an undefined one was asked for), ErrBounds (the range is not in the
 // region), ErrQuota (MaxGrants), or the random source's own.
 func (t *Table) Grant(r *Region, owner uint64, perm Perm, off, n uint64) (Key, error) {
-	if r == nil || r.Mem == nil || r.Mem.Bytes() == nil {
-		return 0, fmt.Errorf("%w: nothing to grant", ErrClosed)
-	}
-	if perm == 0 || perm&^abi.PermAll != 0 {
-		return 0, fmt.Errorf("%w: cannot grant %v, only read, write and atomic", ErrPermission, perm)
-	}
 	if perm&RemoteAtomic != 0 && off%8 != 0 {
 		return 0, fmt.Errorf("%w: memory for atomics begins at a multiple of 8, not at %d", ErrPermission, off)
 	}
-	mem := r.Mem.Bytes()
-	size := uint64(len(mem))
-	if off > size || n > size-off {
-		return 0, fmt.Errorf("%w: cannot grant %d bytes at %d of a region of %d", ErrBounds, n, off, size)
+	if err := t.mayGrant(r, perm, off, n); err != nil {
+		return 0, err
 	}
-	if t.index.n >= t.limit {
-		return 0, fmt.Errorf("%w: %d keys granted; revoke those not needed", ErrQuota, t.index.n)
-	}
-	k, err := newKey(t.rand, &t.buf, func(k Key) bool { r, _ := t.index.find(k); return r != 0 })
+	k, err := newKey(t.rand, &t.buf, func(k Key) bool { return t.taken(k) })
 	if err != nil {
 		return 0, err
 	}
+	t.add(r, k, owner, perm, off, n)
+	return k, nil
+}
+
+func (t *Table) taken(k Key) bool {
+	r, _ := t.index.find(k)
+	return r != 0
+}
+
+// add enters a grant that was checked.
+func (t *Table) add(r *Region, k Key, owner uint64, perm Perm, off, n uint64) *grant {
 	at, g := t.slab.take()
 	g.key, g.owner, g.off, g.n, g.region, g.perm = k, owner, off, n, t.enter(r), perm
 	t.index.insert(k, at)
@@ -105,7 +105,24 @@ func (t *Table) Grant(r *Region, owner uint64, perm Perm, off, n uint64) (Key, e
 	if n := len(t.cache.tags); t.index.n > n/2 && n < maxHot {
 		t.resize(4 * n)
 	}
-	return k, nil
+	return g
+}
+
+// mayGrant says why a range of a region cannot be granted; nil: it can.
+func (t *Table) mayGrant(r *Region, perm Perm, off, n uint64) error {
+	if r == nil || r.Mem == nil || r.Mem.Bytes() == nil {
+		return fmt.Errorf("%w: nothing to grant", ErrClosed)
+	}
+	if perm == 0 || perm&^abi.PermAll != 0 {
+		return fmt.Errorf("%w: cannot grant %v, only read, write and atomic", ErrPermission, perm)
+	}
+	if size := uint64(len(r.Mem.Bytes())); off > size || n > size-off {
+		return fmt.Errorf("%w: cannot grant %d bytes at %d of a region of %d", ErrBounds, n, off, size)
+	}
+	if t.index.n >= t.limit {
+		return fmt.Errorf("%w: %d keys granted; revoke those not needed", ErrQuota, t.index.n)
+	}
+	return nil
 }
 
 // enter returns the place of a region in regions.
@@ -174,8 +191,11 @@ func (t *Table) fetch(k Key) int {
 		return -1
 	}
 	at, _, _ := t.cache.fill(0, uint64(k))
-	t.cache.values[at] = hot{key: g.key, owner: g.owner, mem: t.bytes(g), base: g.off, region: t.regions[g.region],
-		perm: g.perm}
+	h := &t.cache.values[at]
+	*h = hot{key: g.key, owner: g.owner, mem: t.bytes(g), base: g.off, region: t.regions[g.region], perm: g.perm}
+	if g.owner&domains != 0 {
+		h.base = g.address()
+	}
 	return at
 }
 

@@ -51,7 +51,7 @@ struct abi_region { struct abi_header h; uint32_t region, zero; };
 struct abi_dial {
 	struct abi_header h;
 	uint64_t timeout;
-	uint32_t flags, zero;
+	uint32_t flags, domain;
 	struct abi_str peer, service, scheduler;
 	struct abi_data data;
 };
@@ -61,16 +61,20 @@ struct abi_conn_reply {
 	struct abi_str peer;
 	struct abi_data data;
 	char pad[4];
+	struct abi_str node;
+	char pad2[6];
 };
 struct abi_service { struct abi_header h; struct abi_str service; char pad[6]; };
-struct abi_accept { struct abi_header h; uint32_t conn, zero; struct abi_data data; char pad[6]; };
+struct abi_accept { struct abi_header h; uint32_t conn, domain; struct abi_data data; char pad[6]; };
 struct abi_refuse { struct abi_header h; uint32_t conn, zero; struct abi_text text; char pad[6]; };
 struct abi_export {
 	struct abi_header h;
 	uint64_t off, size;
-	uint32_t conn, region, perm, zero;
+	uint32_t conn, region, perm, domain;
 	struct abi_str name;
 	char pad[6];
+	uint64_t base;
+	uint32_t high, zero;
 };
 struct abi_export_reply { struct abi_header h; uint64_t key, size; uint32_t conn, zero; };
 struct abi_revoke { struct abi_header h; uint64_t key; uint32_t conn, zero; };
@@ -83,6 +87,8 @@ struct abi_incoming {
 	struct abi_str service, peer;
 	struct abi_data data;
 	char pad[2];
+	struct abi_str node;
+	char pad2[6];
 };
 struct abi_advert {
 	struct abi_header h;
@@ -117,29 +123,31 @@ ABI_IS(abi_register, 32);
 ABI_IS(abi_register_reply, 32);
 ABI_IS(abi_region, 24);
 ABI_IS(abi_dial, 744);
-ABI_IS(abi_conn_reply, 608);
+ABI_IS(abi_conn_reply, 680);
 ABI_IS(abi_service, 88);
 ABI_IS(abi_accept, 544);
 ABI_IS(abi_refuse, 1056);
-ABI_IS(abi_export, 120);
+ABI_IS(abi_export, 136);
 ABI_IS(abi_export_reply, 40);
 ABI_IS(abi_revoke, 32);
 ABI_IS(abi_conn, 24);
 ABI_IS(abi_queue, 24);
 ABI_IS(abi_join, 24);
-ABI_IS(abi_incoming, 672);
+ABI_IS(abi_incoming, 744);
 ABI_IS(abi_advert, 120);
 ABI_IS(abi_closed, 1056);
 ABI_IS(abi_failed, 1056);
 #undef ABI_IS
 _Static_assert(offsetof(struct abi_hello, name) == 56 && offsetof(struct abi_hello_reply, name) == 114, "A5.1, A5.2");
 _Static_assert(offsetof(struct abi_dial, data) == 230 && offsetof(struct abi_conn_reply, data) == 90, "A5.6, A5.7");
+_Static_assert(offsetof(struct abi_conn_reply, node) == 608 && offsetof(struct abi_incoming, node) == 672 &&
+               offsetof(struct abi_export, base) == 120, "A5.7, A5.11, A5.15");
 _Static_assert(offsetof(struct abi_incoming, data) == 156 && offsetof(struct abi_advert, name) == 48, "A5.15, A5.16");
 
 /* A6 */
 enum { ABI_SQ_TAIL = 0, ABI_SQ_HEAD = 128, ABI_CQ_TAIL = 256, ABI_CQ_HEAD = 384, ABI_DAEMON_ASLEEP = 512,
        ABI_CLIENT_ASLEEP = 640, ABI_CLIENT_POLLING = 768, ABI_PULSE = 896, ABI_RINGS = 4096 };
-enum { ABI_HAS_IMM = 1 }; /* flag of a completion (A6.11) */
+enum { ABI_HAS_IMM = 1, ABI_WROTE = 2 }; /* flags of a completion (A6.11) */
 
 struct abi_piece { uint32_t region, length; uint64_t off; }; /* A6.14 */
 

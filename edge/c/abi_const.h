@@ -92,6 +92,7 @@ enum { /* A9 */
 	ABI_STATUS_TOO_LONG = 18,
 	ABI_STATUS_NO_BUFFER = 19,
 	ABI_STATUS_TAKEN = 20,
+	ABI_STATUS_STOPPED = 21,
 	ABI_STATUS_LOCAL = 200,
 	ABI_STATUS_NO_CONNECTION = 201,
 	ABI_STATUS_OPS_PER_USER = 202,
@@ -140,6 +141,8 @@ enum { /* A9 */
 	  "the message is longer than the buffer posted for it; post longer ones or send less") \
 	X(NO_BUFFER, ENOBUFS, EDGE_OK, \
 	  "the peer has posted no buffer for the message; allow more patience, or have it post more") \
+	X(STOPPED, ECANCELED, EDGE_OK, \
+	  "not performed, since an earlier operation of the connection was refused; look at that one's error") \
 	X(NO_CONN, ENOTCONN, EDGE_OK, "the daemon has no such connection") \
 	X(QUOTA, ENOBUFS, EDGE_ERR_LIMIT, \
 	  "this user's programs have as many operations in flight as the daemon allows; wait for some or raise " \

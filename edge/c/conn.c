@@ -147,6 +147,7 @@ static void dialled(edge_device *d, struct call *call, int err, const union abi_
 			c->who.dialled = c->who.peer;
 			c->who.peer = name;
 		}
+		get_str(c->who.node, &r->node);
 		size_t n = r->data.size < ABI_DATA ? r->data.size : ABI_DATA;
 		if (n > 0 && (c->who.data = malloc(n)) != NULL) {
 			memcpy(c->who.data, r->data.bytes, n);
@@ -200,8 +201,9 @@ int fill_dial(struct abi_dial *m, const char *peer, const char *service, const e
 	m->data.size = (uint16_t)n;
 	if (o == NULL)
 		return 0;
-	if (o->size != sizeof *o)
+	if (o->size != sizeof *o && o->size != offsetof(edge_dial_options, domain)) /* of programs built before it had one */
 		return fail(EDGE_ERR_INVALID, "edge_dial_options.size must be its sizeof");
+	m->domain = o->size == sizeof *o ? o->domain : 0;
 	if (o->data_size > ABI_DATA - n)
 		return fail(EDGE_ERR_INVALID, "%zu bytes of private data; at most %zu can be sent", o->data_size, ABI_DATA - n);
 	if (o->scheduler != NULL) {
@@ -223,6 +225,8 @@ static int dial(edge_device *d, const char *peer, const char *service, const edg
 	int err = fill_dial(&m, peer, service, options, "");
 	if (err == 0)
 		err = attach_current(d, until);
+	if (err == 0 && m.domain != 0)
+		err = check_feature(d, EDGE_FEATURE_DOMAINS, "domains");
 	if (err != 0)
 		return err;
 	edge_conn *c = conn_new(d, peer, service);
@@ -501,4 +505,12 @@ const void *edge_conn_data(const edge_conn *c, size_t *size)
 	*size = c->who.data_size;
 	leave(c->d, 0);
 	return data;
+}
+
+const char *edge_conn_node(const edge_conn *c)
+{
+	enter(c->d);
+	const char *node = c->who.node;
+	leave(c->d, 0);
+	return node;
 }

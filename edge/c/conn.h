@@ -41,10 +41,12 @@ struct ending { /* conn.c */
 
 struct greeting { /* conn.c */
 	char *peer, *dialled, *service; /* the peer as it calls itself; as it was dialled, which the program may know */
+	char node[ABI_STR + 1]; /* its identity; empty: not known yet */
 	char *reason;  /* with which the service refused it; NULL: it did not */
 	void *data;
 	size_t data_size;
 	uint32_t user; /* who dialled from this node, and 1; 0: another node */
+	uint32_t domain; /* to belong to, once accepted */
 };
 
 struct load { /* what keeps it from being freed, and late failures */

@@ -79,6 +79,7 @@ enum edge_error {
 	EDGE_ERR_MEMORY = -17,        /* memory of a space did not become resident in time */
 	EDGE_ERR_TOO_LONG = -18,      /* the message is longer than the buffer posted for it */
 	EDGE_ERR_NO_BUFFER = -19,     /* the peer has posted no buffer for the message */
+	EDGE_ERR_STOPPED = -21,       /* not performed, since an earlier operation of the connection was refused */
 	EDGE_ERR_NO_CONN = -201,      /* the daemon has no such connection */
 	EDGE_ERR_QUOTA = -202,        /* the user's clients have too many operations in flight; is a LIMIT */
 	EDGE_ERR_MISALIGNED = -203,   /* an atomic's offset is no multiple of its size */
@@ -159,6 +160,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_MESSAGES ((uint64_t)1 << 5) /* EDGE_SEND, EDGE_RECEIVE, receive queues */
 #define EDGE_FEATURE_LOCAL ((uint64_t)1 << 6)    /* EDGE_LOCAL_DONE, which has no effect without */
 #define EDGE_FEATURE_EAGER ((uint64_t)1 << 8)    /* edge_compose */
+#define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, work.wrote */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -219,6 +221,19 @@ EDGE_API int edge_import(edge_conn *conn, const char *name, edge_remote **remote
 EDGE_API uint64_t edge_remote_size(const edge_remote *remote);
 EDGE_API int edge_remote_perm(const edge_remote *remote);
 
+/* Domains: memory that the peers of many connections reach by the same keys, as the protection domain of libibverbs is.
+ * A domain is any number of the program's but 0. A connection belongs to it from its beginning on (edge_dial_options,
+ * edge_request_join), is best ordered, and stops: after an operation of the peer that this node refused it refuses all
+ * later ones (EDGE_ERR_STOPPED).
+ *
+ * edge_share lets the peers of domain access size bytes from off by *key, whose upper half is high and whose lower half
+ * is drawn. They name the memory by addresses from base on (work.key, work.remote_off); nobody but the caller tells
+ * them. For atomics base and the memory agree modulo 8. When edge_unshare returns 0 no access follows.
+ * Both need EDGE_FEATURE_DOMAINS. */
+EDGE_API int edge_share(edge_region *region, uint32_t domain, int perm, size_t off, size_t size, uint32_t high,
+                        uint64_t base, uint64_t *key, int timeout_ms);
+EDGE_API int edge_unshare(edge_device *dev, uint64_t key, int timeout_ms);
+
 /* --- connections --- */
 
 typedef struct edge_dial_options {
@@ -227,6 +242,7 @@ typedef struct edge_dial_options {
 	const void *data;      /* for the side that accepts, up to 512 bytes (504 for streams) */
 	size_t data_size;
 	const char *scheduler; /* "adaptive", "wd", "wsrr", "srr"; NULL: the daemon's */
+	uint32_t domain;       /* that the connection belongs to (edge_share); 0: none */
 } edge_dial_options;
 
 /* Connects to a service at a peer: a node's name, or its identity in hexadecimal. Returns when the peer has accepted.
@@ -246,6 +262,10 @@ EDGE_API const char *edge_request_peer(const edge_request *request);
 /* 1 and the user who dials, as the kernel reports it, if it is a program of this node; 0 if another node dials. */
 EDGE_API int edge_request_user(const edge_request *request, uint32_t *uid);
 EDGE_API const void *edge_request_data(const edge_request *request, size_t *size);
+/* The identity of the node that dials, in hexadecimal, as its key proved it. */
+EDGE_API const char *edge_request_node(const edge_request *request);
+/* Has the connection belong to a domain (edge_share) once it is accepted. */
+EDGE_API void edge_request_join(edge_request *request, uint32_t domain);
 EDGE_API int edge_request_accept(edge_request *request, const void *data, size_t size, edge_conn **conn,
                                  int timeout_ms);
 /* Whether the request is for a stream (edge_stream_dial); then *data are those of the dialler's options. */
@@ -259,6 +279,8 @@ EDGE_API void edge_listener_close(edge_listener *listener);
 /* As it was dialled until it has answered, then as it calls itself. Both are valid until the connection is freed. */
 EDGE_API const char *edge_conn_peer(const edge_conn *conn);
 EDGE_API const char *edge_conn_service(const edge_conn *conn);
+/* The identity of the peer's node in hexadecimal, as its key proved it; empty until the peer has answered. */
+EDGE_API const char *edge_conn_node(const edge_conn *conn);
 /* The words with which the service refused a dial that failed with EDGE_ERR_REFUSED, which may have others before them;
  * NULL otherwise. Valid until the connection is freed. */
 EDGE_API const char *edge_conn_reason(const edge_conn *conn);
@@ -334,7 +356,10 @@ typedef struct edge_work {
 	uint64_t operand, compare;
 	uint64_t *result;        /* gets what was there before the atomic is done; NULL: not wanted */
 	int64_t patience_us;     /* how long a send waits for a buffer, in microseconds; 0: without end; negative: not */
-	uint64_t reserved[4];
+	uint64_t key;            /* of memory that the peer shared (edge_share), in place of remote; remote_off: the address */
+	uint64_t wrote;          /* of a send without bytes, with EDGE_NOTIFY: 1 and the size of a write before it, below
+	                          * 2 GiB, of which the peer learns by the buffer that the send uses up */
+	uint64_t reserved[2];
 } edge_work;
 
 /* An operation in flight or done: a value to keep or to drop. Nothing has to be released. A zero one is done. */
@@ -363,7 +388,7 @@ typedef struct edge_completion {
 	edge_conn *conn; /* that it was posted on, or its message came on; NULL: none, or it was freed */
 	size_t size;     /* of the message received, in bytes */
 	uint32_t imm;    /* of the message, if has_imm */
-	int has_imm;
+	int has_imm;     /* 1; 2: size is of a write of the peer's, and nothing was put into the buffer (work.wrote) */
 } edge_completion;
 
 /* Takes up to n of the operations that were posted with a context and have ended, oldest first, without waiting:

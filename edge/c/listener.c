@@ -75,6 +75,7 @@ void incoming(edge_device *d, const struct abi_incoming *m)
 		memcpy(c->who.data, m->data.bytes, n);
 	c->who.data_size = n;
 	c->who.user = m->user;
+	get_str(c->who.node, &m->node);
 	c->state = ASKED;
 	conn_enter(c, m->conn);
 	if (l == NULL || l->err != 0 || l->nrequests >= BACKLOG) {
@@ -281,7 +282,7 @@ static void accepted(edge_device *d, struct call *call, int err, const union abi
 /* Says yes to a request; the reply makes c OPEN. */
 int conn_accept(edge_conn *c, const void *data, size_t size)
 {
-	struct abi_accept m = { .conn = c->id, .data.size = (uint16_t)size };
+	struct abi_accept m = { .conn = c->id, .domain = c->who.domain, .data.size = (uint16_t)size };
 	if (size > 0)
 		memcpy(m.data.bytes, data, size);
 	int err = c->state != ASKED ? c->err : control_send(c->d, &m, sizeof m, ABI_ACCEPT, -1, accepted, c, 0);
@@ -351,6 +352,16 @@ int edge_accept(edge_listener *l, edge_conn **conn, int timeout_ms)
 const char *edge_request_peer(const edge_request *r)
 {
 	return r->c->who.peer;
+}
+
+const char *edge_request_node(const edge_request *r)
+{
+	return r->c->who.node;
+}
+
+void edge_request_join(edge_request *r, uint32_t domain)
+{
+	r->c->who.domain = domain;
 }
 
 int edge_request_user(const edge_request *r, uint32_t *uid)

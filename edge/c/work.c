@@ -47,7 +47,9 @@ static int check_local(const edge_device *d, const edge_work *w, size_t *n)
 static int check_remote(const edge_conn *c, const edge_work *w, size_t n, int perm)
 {
 	const edge_remote *r = w->remote;
-	if (r == NULL || r->c != c)
+	if (r == NULL && w->key != 0) /* the peer judges it */
+		return check_feature(c->d, EDGE_FEATURE_DOMAINS, "domains");
+	if (r == NULL || r->c != c || w->key != 0)
 		return fail(EDGE_ERR_INVALID, "work.remote must be imported on this connection");
 	if (r->revoked)
 		return EDGE_ERR_REVOKED;
@@ -116,8 +118,17 @@ static int encode_send(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 	int err = check_feature(c->d, EDGE_FEATURE_MESSAGES, "messages");
 	if (err != 0)
 		return err;
-	if (w->remote != NULL || w->remote_off != 0 || (w->flags & EDGE_LOCAL_DONE))
+	if (w->remote != NULL || w->remote_off != 0 || w->key != 0 || (w->flags & EDGE_LOCAL_DONE))
 		return fail(EDGE_ERR_INVALID, "a send takes no remote memory and no EDGE_LOCAL_DONE");
+	if (w->wrote != 0) {
+		err = check_feature(c->d, EDGE_FEATURE_DOMAINS, "domains");
+		if (err == 0 && (w->wrote > (uint64_t)1 << 31 || w->size > 0 || w->inline_size > 0 || w->npieces > 0 ||
+		    !(w->flags & EDGE_NOTIFY)))
+			err = fail(EDGE_ERR_INVALID, "work.wrote is of a send with EDGE_NOTIFY and without bytes, at most 2^31");
+		if (err != 0)
+			return err;
+		e->key = w->wrote;
+	}
 	e->remote_off = w->patience_us < 0 ? UINT64_MAX : (uint64_t)w->patience_us * 1000;
 	if (w->local == NULL && w->size == 0 && w->inline_size == 0 && w->npieces == 0)
 		return 0; /* the immediate is all there is */
@@ -134,16 +145,16 @@ int work_encode(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 {
 	if ((w->flags & ~15u) != 0)
 		return fail(EDGE_ERR_INVALID, "work.flags has unknown flags");
-	if ((w->reserved[0] | w->reserved[1] | w->reserved[2] | w->reserved[3]) != 0)
+	if ((w->reserved[0] | w->reserved[1]) != 0)
 		return fail(EDGE_ERR_INVALID, "work.reserved must be zero; clear the struct before it is filled");
 	*e = (struct abi_sqe){ .op = (uint8_t)w->kind, .flags = (uint8_t)w->flags, .conn = c->id,
 		.imm = w->flags & EDGE_NOTIFY ? w->imm : 0 };
 	if (w->kind == EDGE_SEND)
 		return encode_send(c, w, e);
-	if (w->remote != NULL) {
-		e->key = w->remote->key;
-		e->remote_off = w->remote_off;
-	}
+	e->key = w->remote != NULL ? w->remote->key : w->key;
+	e->remote_off = w->remote_off;
+	if (w->wrote != 0)
+		return fail(EDGE_ERR_INVALID, "work.wrote is of a send");
 	switch (w->kind) {
 	case EDGE_WRITE: case EDGE_READ: return encode_transfer(c, w, e);
 	case EDGE_ATOMIC: return encode_atomic(c, w, e);

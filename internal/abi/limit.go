@@ -19,13 +19,14 @@ const (
 	FeatureRedirect Features = 1 << 7
 	FeatureEager    Features = 1 << 8
 	FeatureHeap     Features = 1 << 10
+	FeatureDomains  Features = 1 << 11
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
 	ClientFeatures Features = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal |
 		FeatureRedirect | FeatureEager | FeatureHeap
-	AllFeatures Features = FeatureMemory | ClientFeatures
+	AllFeatures Features = FeatureMemory | FeatureDomains | ClientFeatures
 )
 
 // FeatureBits has every feature.
@@ -40,6 +41,8 @@ var FeatureBits = [...]Bit{
 	{uint64(FeatureRedirect), "REDIRECT", "", "ops 9 and 10 (A6.16)"},
 	{uint64(FeatureEager), "EAGER", "EDGE_FEATURE_EAGER", "ops 11 to 14 (A6.17)"},
 	{uint64(FeatureHeap), "HEAP", "", "register takes the process's own memory, in place (A7.19)"},
+	{uint64(FeatureDomains), "DOMAINS", "EDGE_FEATURE_DOMAINS",
+		"memory for all connections of a domain, sends about writes (A7.20)"},
 }
 
 // Limits that both sides of the rings and the control socket keep. Sizes are in bytes.

@@ -29,6 +29,7 @@ const (
 	StatusTooLong     Status = 18
 	StatusNoBuffer    Status = 19
 	StatusTaken       Status = 20
+	StatusStopped     Status = 21
 
 	StatusLocal      Status = 200
 	StatusNoConn     Status = 201

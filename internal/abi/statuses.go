@@ -60,6 +60,9 @@ var Statuses = [...]StatusInfo{
 		C: "NO_BUFFER", Errno: "ENOBUFS",
 		Help: "the peer has posted no buffer for the message; allow more patience, or have it post more"},
 	{Code: Code(StatusTaken), Word: "taken", Text: "another redirection has part of that memory", Like: CodeExists},
+	{Code: Code(StatusStopped), Word: "stopped", Text: "an earlier operation of the connection was refused",
+		Sent: "OpNak", C: "STOPPED", Errno: "ECANCELED",
+		Help: "not performed, since an earlier operation of the connection was refused; look at that one's error"},
 
 	{Code: Code(StatusLocal), Word: "local", Text: "the local region is unknown, or the range is outside it",
 		Like: Code(StatusBounds)},

@@ -68,8 +68,8 @@ func init() { // what serves requests looks here as well
 
 		ipc.KindAccept: {conn: (*shard.Shard).Accept},
 		ipc.KindRefuse: {conn: (*shard.Shard).Refuse},
-		ipc.KindExport: {conn: (*shard.Shard).Export}, // limits.exports
-		ipc.KindRevoke: {conn: (*shard.Shard).Revoke},
+		ipc.KindExport: {data: (*shard.Shard).Export}, // limits.exports
+		ipc.KindRevoke: {data: (*shard.Shard).Revoke},
 		ipc.KindClose:  {conn: (*shard.Shard).CloseConn},
 		ipc.KindAbort:  {conn: (*shard.Shard).Abort},
 

@@ -30,4 +30,5 @@ const (
 	StatusTooLong     = abi.StatusTooLong
 	StatusNoBuffer    = abi.StatusNoBuffer
 	StatusTaken       = abi.StatusTaken
+	StatusStopped     = abi.StatusStopped
 )

@@ -102,6 +102,9 @@ func (e *Endpoint) SnapshotConns(out []ConnStatus, from, n int) (_ []ConnStatus,
 // SetOwner sets the owner of a connection that a peer asked for, before it is answered.
 func (e *Endpoint) SetOwner(id ConnID, o Owner) { e.ops.SetOwner(id, o) }
 
+// SetDomain has the peer of a connection that is not open yet reach the memory of a regmem.Domain, too.
+func (e *Endpoint) SetDomain(id ConnID, domain uint64) { e.ops.SetDomain(id, domain) }
+
 // PostReceive takes a buffer for the messages of a connection.
 func (e *Endpoint) PostReceive(now mono.Time, id ConnID, r *Receive) bool {
 	return e.ops.PostReceive(now, id, r)

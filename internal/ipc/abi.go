@@ -63,6 +63,7 @@ const (
 	FeatureRedirect = abi.FeatureRedirect
 	FeatureEager    = abi.FeatureEager
 	FeatureHeap     = abi.FeatureHeap
+	FeatureDomains  = abi.FeatureDomains
 	ClientFeatures  = abi.ClientFeatures
 	AllFeatures     = abi.AllFeatures
 
@@ -140,6 +141,7 @@ const (
 	StatusTooLong     = abi.StatusTooLong
 	StatusNoBuffer    = abi.StatusNoBuffer
 	StatusTaken       = abi.StatusTaken
+	StatusStopped     = abi.StatusStopped
 	StatusLocal       = abi.StatusLocal
 	StatusNoConn      = abi.StatusNoConn
 	StatusQuota       = abi.StatusQuota

@@ -2,13 +2,16 @@ package ipc
 
 import "encoding/binary"
 
-// cqHasImm is the bit of byte 2 that says that a message has an immediate.
-const cqHasImm = 1
+// Bits of byte 2: the message has an immediate; it is about a write.
+const (
+	cqHasImm = 1
+	cqWrote  = 2
+)
 
 // CQE is one completion or notification. On the ring it is 32 little-endian bytes:
 //
-//	0 kind | 1 status | 2 bit 0 has immediate | 3 zero | 4 conn u32 | 8 token u64 | 16 imm u32 | 20 length u32
-//	24 offset u64
+//	0 kind | 1 status | 2 bit 0 has immediate, bit 1 is about a write | 3 zero | 4 conn u32 | 8 token u64
+//	16 imm u32 | 20 length u32 | 24 offset u64
 type CQE struct {
 	Kind   Completion
 	Status Status
@@ -18,6 +21,7 @@ type CQE struct {
 	Len    uint32 // bytes of the write that notified, saturated at 2^32-1, or of the message
 	Off    uint64 // of its first byte, within the export; of an atomic that succeeded: what it found
 	HasImm bool   // CQReceive
+	Wrote  bool   // CQReceive: Len is of the write that the message is about
 }
 
 // EncodeCQE writes e at dst, which must hold CQESize bytes.
@@ -26,6 +30,9 @@ func EncodeCQE(dst []byte, e *CQE) {
 	dst[0], dst[1], dst[2], dst[3] = uint8(e.Kind), uint8(e.Status), 0, 0
 	if e.HasImm {
 		dst[2] = cqHasImm
+	}
+	if e.Wrote {
+		dst[2] |= cqWrote
 	}
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	binary.LittleEndian.PutUint64(dst[8:], e.Token)
@@ -43,8 +50,8 @@ func DecodeCQE(src []byte, e *CQE) error {
 	e.Imm = binary.LittleEndian.Uint32(src[16:])
 	e.Len = binary.LittleEndian.Uint32(src[20:])
 	e.Off = binary.LittleEndian.Uint64(src[24:])
-	e.HasImm = src[2] == cqHasImm
-	if src[2]&^cqHasImm|src[3] != 0 || e.HasImm && e.Kind != CQReceive {
+	e.HasImm, e.Wrote = src[2]&cqHasImm != 0, src[2]&cqWrote != 0
+	if src[2]&^(cqHasImm|cqWrote)|src[3] != 0 || e.HasImm && e.Kind != CQReceive || e.Wrote && !e.HasImm {
 		return ErrEntry
 	}
 	switch e.Kind {

@@ -26,7 +26,7 @@ type Message struct {
 	Answer bool   // a reply
 	Error  *Error // of a reply: the request failed
 
-	Greeting // hello
+	Greeting // hello; dial, accept, incoming: Node
 
 	Name string // hello: of the program, or the node; export, advert: of the memory; trace: of a link
 
@@ -35,7 +35,7 @@ type Message struct {
 	Peer    string
 	Service string
 	Data    []byte
-	Asked   // dial, incoming
+	Asked   // dial, accept, incoming, export
 
 	Timeout time.Duration // zero: the daemon's own
 
@@ -59,11 +59,12 @@ type Message struct {
 	Body  json.RawMessage
 }
 
-// Asked is more of a connection that is asked for.
+// Asked is more of a connection that is asked for, or memory.
 type Asked struct {
 	Ordered   bool   // dial
 	Scheduler string // dial
 	Caller    uint32 // incoming: 1 + the user who dials, of the same daemon, 0: a peer does
+	Shared           // dial, accept, export
 }
 
 // Brought says what comes along as a descriptor: memory that the client made, or all memory of its process, of which it
@@ -71,6 +72,13 @@ type Asked struct {
 type Brought struct {
 	Own, Heap bool
 	Addr      uint64
+}
+
+// Shared says which domain of the client a connection belongs to or memory is exported to; 0: none. Peers name the
+// memory by addresses from Base on, and High is the upper half of its key.
+type Shared struct {
+	Domain, High uint32
+	Base         uint64
 }
 
 // loose is what a message with a JSON body may say (A4.3).

@@ -311,6 +311,7 @@ func TestCompletionValidation(t *testing.T) {
 		{Kind: CQComplete, Status: StatusQuota, Conn: 1, Token: 2, Imm: 3, Len: 4, Off: 5},
 		{Kind: CQNotify, Conn: 1, Token: 2, Imm: 3, Len: 4, Off: 5},
 		{Kind: CQReceive, Conn: 1, Token: 2, Imm: 3, Len: 4, HasImm: true},
+		{Kind: CQReceive, Conn: 1, Token: 2, Imm: 3, Len: 4, HasImm: true, Wrote: true},
 		{Kind: CQReceive, Status: StatusTooLong, Token: 2},
 		{Kind: CQLate, Status: StatusKey, Conn: 1, Token: 2},
 		{Kind: CQRedirected, Status: StatusKey, Conn: 1, Token: 2, Imm: 3, Len: 4, Off: 5},
@@ -320,7 +321,7 @@ func TestCompletionValidation(t *testing.T) {
 		if err := DecodeCQE(b[:], &got); err != nil || got != e {
 			t.Errorf("sent %+v, got %+v, %v", e, got, err)
 		}
-		for at, bit := range map[int]byte{2: 2, 3: 0x80} {
+		for at, bit := range map[int]byte{2: 4, 3: 0x80} {
 			b[at] ^= bit
 			if DecodeCQE(b[:], &got) == nil {
 				t.Errorf("kind %d with a reserved bit of byte %d", e.Kind, at)
@@ -333,6 +334,7 @@ func TestCompletionValidation(t *testing.T) {
 		"a notification that failed":   {Kind: CQNotify, Status: StatusKey},
 		"a notification with the bit":  {Kind: CQNotify, HasImm: true},
 		"a message with an offset":     {Kind: CQReceive, Off: 1},
+		"a write without an immediate": {Kind: CQReceive, Wrote: true},
 		"late news of success":         {Kind: CQLate},
 		"late news with an immediate":  {Kind: CQLate, Status: StatusKey, Imm: 1},
 		"late news with a length":      {Kind: CQLate, Status: StatusKey, Len: 1},

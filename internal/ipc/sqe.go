@@ -111,7 +111,7 @@ func (e *SQE) check() error {
 	case e.Op == OpReceive && (uint8(e.Flags)|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
 		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry
-	case e.Op == OpSend && (e.Key != 0 || e.Flags&FlagLocal != 0):
+	case e.Op == OpSend && (e.Flags&FlagLocal != 0 || e.Key != 0 && !e.ofWrite()):
 		return ErrEntry
 	case e.Op != OpWrite && e.Op != OpRead && e.Op != OpSend && e.Op != OpReceive, e.Flags&^FlagsAll != 0,
 		e.InlineLen > MaxInline:
@@ -122,6 +122,11 @@ func (e *SQE) check() error {
 		return ErrEntry
 	}
 	return nil
+}
+
+// ofWrite reports whether a send with a key is as A6.18 wants it.
+func (e *SQE) ofWrite() bool {
+	return e.Key <= MaxSend+1 && e.Flags&FlagNotify != 0 && e.InlineLen == 0 && e.Len == 0
 }
 
 // checkRedirect is check for OpRedirect and OpEndRedirect.

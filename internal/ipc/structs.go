@@ -47,6 +47,7 @@ func oneRegion(f *body, m *Message) { f.u32(16, &m.Region) } // A5.5
 func dialRequest(f *body, m *Message) { // A5.6
 	f.nanoseconds(16, &m.Timeout)
 	f.flags(24, &m.Ordered)
+	f.u32(28, &m.Domain)
 	f.name(32, "peer", &m.Peer)
 	f.name(98, "service", &m.Service)
 	f.name(164, "scheduler", &m.Scheduler)
@@ -57,12 +58,14 @@ func connected(f *body, m *Message) { // A5.7
 	f.u32(16, &m.Conn)
 	f.name(24, "peer", &m.Peer)
 	f.data(90, &m.Data)
+	f.name(608, "node", &m.Node)
 }
 
 func oneService(f *body, m *Message) { f.name(16, "service", &m.Service) } // A5.8
 
 func acceptRequest(f *body, m *Message) { // A5.9
 	f.u32(16, &m.Conn)
+	f.u32(20, &m.Domain)
 	f.data(24, &m.Data)
 }
 
@@ -77,7 +80,10 @@ func exportRequest(f *body, m *Message) { // A5.11
 	f.u32(32, &m.Conn)
 	f.u32(36, &m.Region)
 	f.perm(40, &m.Perm)
+	f.u32(44, &m.Domain)
 	f.name(48, "name", &m.Name)
+	f.u64(120, &m.Base)
+	f.u32(128, &m.High)
 }
 
 func exportReply(f *body, m *Message) { // A5.12
@@ -106,6 +112,7 @@ func incomingEvent(f *body, m *Message) { // A5.15
 	f.name(24, "service", &m.Service)
 	f.name(90, "peer", &m.Peer)
 	f.data(156, &m.Data)
+	f.name(672, "node", &m.Node)
 }
 
 func advertEvent(f *body, m *Message) { // A5.16

@@ -75,6 +75,9 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 	if err := s.connRoom(c); err != nil {
 		return nil, err
 	}
+	if m.Domain != 0 && c.Features&ipc.FeatureDomains == 0 {
+		return nil, errNoDomains
+	}
 	if c.dialing >= s.limits.Dials {
 		return nil, ipc.Errorf(ipc.CodeLimit,
 			"%d dials of this client wait for an answer already; wait for some or raise "+
@@ -101,6 +104,9 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 	}
 	if err != nil {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "%v", err)
+	}
+	if m.Domain != 0 {
+		s.eng.SetDomain(id, regmem.Domain(uint32(c.slot), m.Domain))
 	}
 	cn := s.newConn(c, id, connDialing)
 	cn.request, cn.peer, cn.dials = m.ID, m.Peer, true
@@ -159,6 +165,12 @@ func (s *Shard) Accept(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, e
 	if cn.state != connIncoming {
 		return nil, errNotIncoming(cn)
 	}
+	if m.Domain != 0 {
+		if cn.client.Features&ipc.FeatureDomains == 0 {
+			return nil, errNoDomains
+		}
+		s.eng.SetDomain(cn.id, regmem.Domain(uint32(cn.client.slot), m.Domain))
+	}
 	cn.client.backlog--
 	cn.state, cn.request = connAccepting, m.ID
 	if err := s.eng.Accept(now, cn.id, m.Data); err != nil {
@@ -216,23 +228,21 @@ func (s *Shard) Abort(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, er
 	return m.Reply(), nil
 }
 
-// Export gives the peer of a connection a key to part of a region.
-func (s *Shard) Export(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
-	c := cn.client
-	r := c.regions.get(m.Region)
+// Export gives the peer of a connection, or those of a domain, a key to part of a region.
+func (s *Shard) Export(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
+	r, err := s.exportable(c, m)
 	switch {
-	case cn.state != connOpen:
-		return nil, ipc.Errorf(ipc.CodeNoConn, "connection %d is not open", cn.id)
-	case r == nil:
-		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", m.Region)
+	case err != nil:
+		return nil, err
+	case m.Domain != 0:
+		return s.exportShared(c, r, m)
+	}
+	cn := s.Conn(c, m.Conn, false)
+	switch {
+	case cn == nil || cn.state != connOpen:
+		return nil, ipc.Errorf(ipc.CodeNoConn, "connection %d is not open", m.Conn)
 	case m.Name == "":
 		return nil, ipc.Errorf(ipc.CodeInvalid, "exported memory needs a name")
-	case carried(r) && regmem.Perm(m.Perm)&regmem.RemoteAtomic != 0:
-		return nil, ipc.Errorf(ipc.CodeInvalid, "region %d is a heap grant, whose bytes are copied: atomics need "+
-			"memory that was registered", r.ID)
-	case c.exports >= s.limits.Exports:
-		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d exports already; revoke some or raise limits.exports",
-			c.exports)
 	}
 	key, err := s.grants.Grant(r, uint64(cn.id), regmem.Perm(m.Perm), m.Off, m.Size)
 	if err != nil {
@@ -251,6 +261,46 @@ func (s *Shard) Export(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, e
 	return reply, nil
 }
 
+// exportable returns the region that is to be exported.
+func (s *Shard) exportable(c *Client, m *ipc.Message) (*regmem.Region, error) {
+	r := c.regions.get(m.Region)
+	switch {
+	case r == nil:
+		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", m.Region)
+	case carried(r) && regmem.Perm(m.Perm)&regmem.RemoteAtomic != 0:
+		return nil, ipc.Errorf(ipc.CodeInvalid, "region %d is a heap grant, whose bytes are copied: atomics need "+
+			"memory that was registered", r.ID)
+	case c.exports >= s.limits.Exports:
+		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d exports already; revoke some or raise limits.exports",
+			c.exports)
+	}
+	return r, nil
+}
+
+var errNoDomains = ipc.Errorf(ipc.CodeInvalid, "the client did not ask for domains when it attached")
+
+// exportShared gives the peers of a domain a key to part of a region. Nobody is told of it: the owner says it himself.
+func (s *Shard) exportShared(c *Client, r *regmem.Region, m *ipc.Message) (*ipc.Message, error) {
+	switch {
+	case c.Features&ipc.FeatureDomains == 0:
+		return nil, errNoDomains
+	case m.Conn != 0 || m.Name != "":
+		return nil, ipc.Errorf(ipc.CodeInvalid, "memory for a domain has neither connection nor name")
+	case carried(r):
+		return nil, ipc.Errorf(ipc.CodeInvalid, "region %d is a heap grant: a domain needs memory that was registered",
+			r.ID)
+	}
+	key, err := s.grants.GrantShared(r, regmem.Domain(uint32(c.slot), m.Domain), regmem.Perm(m.Perm), m.Off, m.Size,
+		m.High, m.Base)
+	if err != nil {
+		return nil, grantError(err)
+	}
+	c.exports++
+	reply := m.Reply()
+	reply.Key, reply.Size = uint64(key), m.Size
+	return reply, nil
+}
+
 func grantError(err error) error {
 	code := ipc.CodeInternal
 	switch {
@@ -264,9 +314,23 @@ func grantError(err error) error {
 	return ipc.Errorf(code, "%v", err)
 }
 
-// Revoke takes a key back.
-func (s *Shard) Revoke(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+// Revoke takes a key back: of a connection's, or, where none is named, of a domain's.
+func (s *Shard) Revoke(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
 	key := regmem.Key(m.Key)
+	if m.Conn == 0 {
+		owner, _ := s.grants.OwnerOf(key)
+		if slot, _, shared := regmem.DomainOf(owner); !shared || int(slot) != c.slot {
+			return nil, ipc.Errorf(ipc.StatusKey.Code(), "no domain of this client was given key %#x", uint64(key))
+		}
+		s.exchange.settle()
+		s.grants.Revoke(key)
+		s.dropRevoked()
+		return m.Reply(), nil
+	}
+	cn := s.Conn(c, m.Conn, false)
+	if cn == nil {
+		return nil, ipc.Errorf(ipc.CodeNoConn, "there is no connection %d", m.Conn)
+	}
 	if !s.grants.Holds(key, uint64(cn.id)) {
 		return nil, ipc.Errorf(ipc.StatusKey.Code(), "connection %d was not given key %#x", cn.id, uint64(key))
 	}

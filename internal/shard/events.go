@@ -8,6 +8,7 @@ import (
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/regmem"
 )
 
 // handleEvents takes everything the engine has to report.
@@ -140,7 +141,7 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 	cn.peer = peerName(ev)
 	c.backlog++
 	m := &ipc.Message{Kind: ipc.KindIncoming, Conn: uint32(cn.id), Service: ev.Service, Peer: cn.peer, Data: ev.Data}
-	m.Caller = inside
+	m.Caller, m.Node = inside, ev.Peer.String()
 	s.say(c, m)
 }
 
@@ -185,8 +186,9 @@ func (s *Shard) connected(cn *Conn, ev *engine.Event) {
 		return
 	}
 	cn.state = connOpen
-	s.say(cn.client, &ipc.Message{ID: cn.request, Answer: true, Kind: kind, Conn: uint32(cn.id), Peer: cn.peer,
-		Data: ev.Data})
+	m := &ipc.Message{ID: cn.request, Answer: true, Kind: kind, Conn: uint32(cn.id), Peer: cn.peer, Data: ev.Data}
+	m.Node = ev.Peer.String()
+	s.say(cn.client, m)
 }
 
 // closed ends a connection for its client: by the pending reply, else by an event. Remaining notifications come first;
@@ -326,7 +328,9 @@ func (s *Shard) endSome(u *User, most int) {
 
 // unexported is told by the table of a grant that ended.
 func (s *Shard) unexported(owner uint64, mem []byte) {
-	if cn := s.clients.conns[engine.ConnID(owner)]; cn != nil {
+	if slot, _, shared := regmem.DomainOf(owner); shared {
+		s.clients.list[slot].exports--
+	} else if cn := s.clients.conns[engine.ConnID(owner)]; cn != nil {
 		cn.client.exports--
 	}
 	if s.links.blockedLinks > 0 {

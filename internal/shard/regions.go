@@ -97,7 +97,9 @@ func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (r *regmem.Regio
 		if !ok {
 			break
 		}
-		s.eng.Withdraw(now, engine.ConnID(g.Owner), g.Key, g.Number)
+		if _, _, shared := regmem.DomainOf(g.Owner); !shared {
+			s.eng.Withdraw(now, engine.ConnID(g.Owner), g.Key, g.Number)
+		}
 	}
 	if r.Granted() {
 		s.dropRevoked()

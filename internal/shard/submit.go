@@ -124,7 +124,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	case ipc.OpReceive:
 		return s.postReceive(now, c, e)
 	case ipc.OpSend:
-		if c.Features&ipc.FeatureMessages == 0 {
+		if c.Features&ipc.FeatureMessages == 0 || e.Key != 0 && c.Features&ipc.FeatureDomains == 0 {
 			return false, ipc.ErrEntry // A6.7
 		}
 	case ipc.OpRedirect:

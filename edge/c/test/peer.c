@@ -88,7 +88,7 @@ static void refusals(edge_conn *c, edge_remote *mem, edge_remote *readable, edge
 	IS(edge_post(c, &w, &op), EDGE_ERR_INVALID);
 	w = (edge_work){ .kind = EDGE_READ, .size = 1, .remote = mem };
 	IS(edge_post(c, &w, &op), EDGE_ERR_INVALID);
-	w.reserved[2] = 1;
+	w.reserved[1] = 1;
 	IS(edge_post(c, &w, &op), EDGE_ERR_INVALID);
 	edge_remote *none;
 	IS(edge_import(c, "nothing", &none, 0), EDGE_ERR_AGAIN);

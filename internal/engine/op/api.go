@@ -65,7 +65,7 @@ type Op struct {
 	LocalOff uint64         // where in Region Local begins; of regions with a Back alone
 	Pieces   *pieces.List   // in place of Local, if not nil; as with Region
 	eager    *compose       // its bytes travelled ahead (Compose)
-	Key      regmem.Key     // of the remote memory
+	Key      regmem.Key     // of the remote memory; of a send without bytes: OfWrite of a write before it, or 0
 	Off      uint64         // within the grant
 	// of a send: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes, NoWait: not at
 	// all
@@ -129,6 +129,10 @@ type Event struct {
 	Advert Advert
 	Msg    Arrived
 }
+
+// OfWrite is the Key of a send without bytes that is about a write of n bytes, which the connection carried before it:
+// the peer gets its buffer back with n and the immediate (clause 14.9).
+func OfWrite(n uint32) regmem.Key { return regmem.Key(n) + 1 }
 
 // Notification reports a write with the Notify flag that was applied to our memory.
 type Notification struct {

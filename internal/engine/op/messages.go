@@ -59,6 +59,9 @@ func (m *messages) number(o *sendOp) {
 		o.op.Flags |= strict
 	}
 	o.key, o.op.Off = uint64(m.out.Next()), 0
+	if len(o.op.Local) == 0 && o.op.Inline == 0 && o.op.Pieces == nil {
+		o.op.Off = uint64(o.op.Key) // clause 14.9
+	}
 }
 
 // mayLeave reports whether op waits for no buffer.

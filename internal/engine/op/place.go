@@ -55,6 +55,10 @@ type recvSide struct {
 
 	redirects []redirect // nil: none
 
+	domain  uint64 // regmem.Domain whose memory the peer may reach, too; 0: none
+	stopped bool   // an operation of the peer was refused, and with a domain none is performed after it
+	wrote   uint64 // bytes of the latest write applied that no message was about yet (clause 14.9)
+
 	held, heldFence int  // held segments; the loose ones of them
 	releasing       bool // release is running
 	again           bool // and is to go round once more
@@ -175,6 +179,10 @@ func (c *Conn) allowed(g *segment) bool {
 // perform hands a request that no fence forbids to its kind. An operation of which parts are in place is of their kind:
 // what is known of it would mean something else to another.
 func (c *Conn) perform(now mono.Time, o *recvOp, g *segment) bool {
+	if c.recv.stopped {
+		c.refuseOp(o, g.op, abi.StatusStopped)
+		return true
+	}
 	if o.state == ropPartial && o.kind != g.kind {
 		c.e.Count.Reject.RejectedMalformed++
 		return false
@@ -200,6 +208,9 @@ func (c *Conn) accept(now mono.Time, g *segment) bool {
 // not be resident: see touchGrant.
 func (c *Conn) resolve(k regmem.Key, perm regmem.Perm, off, n uint64) ([]byte, error) {
 	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.ID), perm, off, n)
+	if err == regmem.ErrOwner && c.recv.domain != 0 {
+		at, err = c.e.cfg.Grants.ResolveShared(k, c.recv.domain, perm, off, n)
+	}
 	return at.Bytes, err
 }
 
@@ -226,6 +237,7 @@ func (c *Conn) refuseAccess(now mono.Time, o *recvOp, op seqnum.Value, st abi.St
 // refuseOp answers an operation with a negative acknowledgement (clause 6.9).
 func (c *Conn) refuseOp(o *recvOp, op seqnum.Value, st abi.Status) {
 	o.state, o.status = ropFailed, st
+	c.recv.stopped = c.recv.domain != 0 // clause 22.3
 	dropTrips(&o.fetched)
 	c.settle(op, false)
 	c.empty(&o.got)
@@ -255,6 +267,9 @@ func (c *Conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	c.empty(&o.got)
 	c.dropHeld(o)
 	if !failed {
+		if o.kind == OpWrite {
+			c.recv.wrote = n
+		}
 		e.Count.Op.OpsApplied++
 		if o.flags&wire.SegNotify != 0 {
 			e.Count.Op.Notifications++

@@ -57,7 +57,7 @@ func (r *Run) ofWrite(room uint64) bool {
 		return false
 	}
 	o := c.rop(g.op)
-	if o.state != ropPartial || o.kind != OpWrite || len(c.recv.redirects) > 0 {
+	if c.recv.stopped || o.state != ropPartial || o.kind != OpWrite || len(c.recv.redirects) > 0 {
 		return false
 	}
 	dst, err := c.resolve(g.key, regmem.RemoteWrite, r.lo, room)

@@ -40,7 +40,8 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 		return false, nil
 	}
 	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
-	if lo > size || n > size-lo {
+	wrote := n == 0 && lo > 0 && g.flags&whole == whole // clause 14.9
+	if wrote && !c.tells(lo-1) || !wrote && (lo > size || n > size-lo) {
 		c.settle(g.op, false)
 		e.Count.Op.MessagesTooLong++
 		a.Status = abi.StatusTooLong
@@ -64,6 +65,10 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 	if g.flags&wire.SegLast != 0 {
 		o.last = lo + n
 		a.Arrived = Arrived{Len: uint32(o.last)}
+		if wrote {
+			o.last, a.Arrived = 0, Arrived{Len: uint32(lo - 1), Wrote: true}
+			c.recv.wrote = 0
+		}
 		if g.flags&wire.SegNotify != 0 {
 			a.Imm, a.HasImm = g.imm, true
 		}
@@ -76,6 +81,11 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 		c.apply(now, o, g.op, o.last)
 	}
 	return true, nil
+}
+
+// tells reports whether a message may be about a write of n bytes: the owner believes the length.
+func (c *Conn) tells(n uint64) bool {
+	return c.recv.domain != 0 && (n == 0 || n == c.recv.wrote)
 }
 
 // unbuffered refuses a strict message, the next of all, that has no buffer.

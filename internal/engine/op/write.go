@@ -72,7 +72,7 @@ func (c *Conn) smallWrite(w *build.Frame, o *sendOp, p part, retx bool) (ok bool
 	e, l, kind, whole := c.e, &w.Last, kinds[o.op.Kind].request, p.n == o.n
 	fenced := p.flags & wire.SegFenced
 	next := l.Kind == kind && l.Op+1 == p.op && l.Conn == c.remote && l.Key == o.key && l.Fenced == fenced &&
-		l.Fence == o.fence && (whole || kind == wire.KindWrite)
+		l.Fence == o.fence && (whole && o.op.Off == 0 || kind == wire.KindWrite)
 	short, size := next && kind == wire.KindWrite, 0
 	if short {
 		size = wire.WriteNextLen(p.flags, len(data))

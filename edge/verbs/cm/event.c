@@ -1,0 +1,86 @@
+/* Event channels. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cm.h"
+
+EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct cm_channel *c = cm_context() != NULL ? calloc(1, sizeof *c) : NULL;
+	if (c == NULL || !inbox_open(&c->inbox)) {
+		free(c);
+		return NULL;
+	}
+	c->channel.fd = c->inbox.fd;
+	return &c->channel;
+}
+
+EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	struct cm_channel *c = (struct cm_channel *)channel;
+	if (inbox_close(&c->inbox))
+		free(c);
+}
+
+void tell(struct id *about, struct id *listen, enum rdma_cm_event_type type, int status, const struct greeting *g)
+{
+	struct cm_event *e = calloc(1, sizeof *e);
+	if (e == NULL)
+		return;
+	e->e.of = about;
+	e->cm.id = &about->id;
+	e->cm.listen_id = listen != NULL ? &listen->id : NULL;
+	e->cm.event = type;
+	e->cm.status = status;
+	if (g != NULL) {
+		struct rdma_conn_param *p = &e->cm.param.conn;
+		memcpy(e->data, g->data, g->size);
+		*p = (struct rdma_conn_param){ .private_data = g->size > 0 ? e->data : NULL, .private_data_len = g->size,
+			.responder_resources = g->initiator, .initiator_depth = g->responder, .flow_control = 1, .retry_count = 7,
+			.rnr_retry_count = g->rnr, .qp_num = g->qpn };
+	}
+	struct id *to = listen != NULL ? listen : about;
+	inbox_put(&((struct cm_channel *)to->id.channel)->inbox, &e->e);
+	say("identifier %p: %s, %d", (void *)about, rdma_event_str(type), status);
+}
+
+EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	struct cm_event *e = (struct cm_event *)inbox_take(&((struct cm_channel *)channel)->inbox);
+	if (e == NULL)
+		return -1;
+	lock();
+	((struct id *)e->cm.id)->told++;
+	if (e->cm.listen_id != NULL)
+		((struct id *)e->cm.listen_id)->told++;
+	unlock();
+	*event = &e->cm;
+	return 0;
+}
+
+EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	if (event == NULL)
+		return fails(EINVAL);
+	lock();
+	((struct id *)event->id)->told--;
+	if (event->listen_id != NULL)
+		((struct id *)event->listen_id)->told--;
+	unlock();
+	free((char *)event - offsetof(struct cm_event, cm));
+	return 0;
+}
+
+int await(struct id *v)
+{
+	if (!v->alone)
+		return 0;
+	if (v->id.event != NULL)
+		rdma_ack_cm_event(v->id.event);
+	v->id.event = NULL;
+	if (rdma_get_cm_event(v->id.channel, &v->id.event) != 0)
+		return -1;
+	int status = v->id.event->status;
+	return status == 0 ? 0 : fails(status < 0 ? -status : ECONNREFUSED);
+}

@@ -1,0 +1,131 @@
+/* Events: those of completion queues, and the asynchronous ones of a context. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "queue.h"
+
+enum { WAIT_MS = 1000 };
+
+struct context *contexts;
+
+bool inbox_open(struct inbox *b)
+{
+	b->fd = eventfd(0, EFD_CLOEXEC);
+	b->waiting = 0;
+	b->first = NULL;
+	b->last = &b->first;
+	return b->fd >= 0;
+}
+
+bool inbox_close(struct inbox *b)
+{
+	lock();
+	for (struct event *e; (e = b->first) != NULL; free(e))
+		b->first = e->next;
+	b->last = &b->first;
+	if (b->fd >= 0)
+		close(b->fd);
+	b->fd = -1;
+	bool unused = b->waiting == 0;
+	unlock();
+	return unused;
+}
+
+void inbox_put(struct inbox *b, struct event *e)
+{
+	uint64_t one = 1;
+	e->next = NULL;
+	*b->last = e;
+	b->last = &e->next;
+	if (b->first == e && write(b->fd, &one, sizeof one) < 0)
+		say("an event cannot be told");
+}
+
+static void empty(struct inbox *b)
+{
+	uint64_t n;
+	b->last = &b->first;
+	if (read(b->fd, &n, sizeof n) < 0) /* it is readable: inbox_put wrote when the first came */
+		say("an event was told twice");
+}
+
+struct event *inbox_take(struct inbox *b)
+{
+	lock();
+	b->waiting++;
+	for (;;) {
+		progress();
+		step();
+		while (b->fd < 0) {
+			unlock();
+			pause();
+			lock();
+		}
+		struct event *e = b->first;
+		if (e != NULL && (b->first = e->next) == NULL)
+			empty(b);
+		bool blocks = !(fcntl(b->fd, F_GETFL) & O_NONBLOCK);
+		if (e != NULL || !blocks) {
+			b->waiting--;
+			unlock();
+			errno = EAGAIN;
+			return e;
+		}
+		int fd = b->fd;
+		unlock();
+		wait_for(fd, WAIT_MS);
+		lock();
+	}
+}
+
+void inbox_forget(struct inbox *b, const void *of)
+{
+	bool any = b->first != NULL;
+	for (struct event **at = &b->first, *e; (e = *at) != NULL;) {
+		if (e->of == of) {
+			*at = e->next;
+			free(e);
+		} else
+			at = &e->next;
+		b->last = at;
+	}
+	if (any && b->first == NULL)
+		empty(b);
+}
+
+struct context *context_of(struct ibv_context *c)
+{
+	return (struct context *)((char *)c - offsetof(struct context, v) - offsetof(struct verbs_context, context));
+}
+
+void async_tell(struct ibv_context *c, enum ibv_event_type type, void *of)
+{
+	struct async *a = calloc(1, sizeof *a);
+	if (a == NULL)
+		return;
+	a->e.of = of;
+	a->what.event_type = type;
+	if (of != NULL)
+		a->what.element.qp = of; /* whichever of the union */
+	else
+		a->what.element.port_num = 1;
+	inbox_put(&context_of(c)->events, &a->e);
+}
+
+EXPORT int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
+{
+	struct event *e = inbox_take(&context_of(c)->events);
+	if (e == NULL)
+		return -1;
+	*event = ((struct async *)e)->what;
+	free(e);
+	return 0;
+}
+
+EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	(void)event;
+}

@@ -1,0 +1,232 @@
+/* The attachment to the daemon, and the thread that attends to it while the program does something else: a queue pair
+ * may be dialled, or its memory written, for which the program calls nothing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib.h"
+
+enum { TAKE = 64, LOOK_MS = 5, REST_MS = 1000, OPEN_MS = 3000, DEPTH = 4096 };
+
+struct lib lib = { .mu = PTHREAD_MUTEX_INITIALIZER };
+void (*lib_lost)(void), (*lib_forking)(void), (*lib_forked)(bool child);
+static bool watching; /* a thread sleeps in the device's descriptor, or is about to */
+static bool helping;  /* the thread runs */
+static bool resting;  /* and looks only now and then, since the program does */
+static int kick = -1; /* wakes it */
+
+void lock(void)
+{
+	pthread_mutex_lock(&lib.mu);
+}
+
+void unlock(void)
+{
+	pthread_mutex_unlock(&lib.mu);
+}
+
+int64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+void say(const char *format, ...)
+{
+	static const char *to;
+	if (to == NULL && (to = secure_getenv("EDGE_VERBS_LOG")) == NULL)
+		to = "";
+	if (*to == 0)
+		return;
+	char line[512];
+	int n = snprintf(line, sizeof line, "edge-verbs[%d]: ", (int)getpid());
+	va_list va;
+	va_start(va, format);
+	vsnprintf(line + n, sizeof line - (size_t)n - 1, format, va);
+	va_end(va);
+	strcat(line, "\n");
+	int fd = strcmp(to, "-") == 0 ? 2 : open(to, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd >= 0 && write(fd, line, strlen(line)) < 0)
+		to = "";
+	if (fd > 2)
+		close(fd);
+}
+
+/* In the child everything of the parent is gone; it may attach by itself. */
+static void forked(void)
+{
+	if (lib_forked != NULL)
+		lib_forked(true);
+	pthread_mutex_init(&lib.mu, NULL);
+	lib.dev = NULL;
+	lib.opened = lib.armed = 0;
+	lib.lost = false;
+	lib.watchers = NULL;
+	watching = helping = false;
+	kick = -1;
+}
+
+static void fork_begins(void)
+{
+	lock();
+	if (lib_forking != NULL)
+		lib_forking();
+}
+
+static void fork_is_over(void)
+{
+	if (lib_forked != NULL)
+		lib_forked(false);
+	unlock();
+}
+
+int lib_open(void)
+{
+	if (lib.dev != NULL)
+		return 0;
+	edge_config c = { .size = sizeof c, .name = program_invocation_short_name, .queue_depth = DEPTH };
+	int err = edge_open(&lib.dev, &c, OPEN_MS);
+	if (err != 0) {
+		say("no device: %s", edge_message(err));
+		return err;
+	}
+	static bool once;
+	if (!once)
+		pthread_atfork(fork_begins, fork_is_over, forked);
+	once = true;
+	const char *id = edge_device_node(lib.dev);
+	for (int i = 0; i < 8 && strlen(id) == 16; i++) {
+		char two[3] = { id[2 * i], id[2 * i + 1], 0 };
+		lib.node[i] = (unsigned char)strtoul(two, NULL, 16);
+	}
+	const uint64_t need = EDGE_FEATURE_DOMAINS | EDGE_FEATURE_MEMORY;
+	if ((edge_device_features(lib.dev) & need) != need) {
+		say("no device: the daemon is older and knows no domains; upgrade it");
+		edge_device_close(lib.dev, 0);
+		lib.dev = NULL;
+		return EDGE_ERR_VERSION;
+	}
+	names_load();
+	return 0;
+}
+
+void progress(void)
+{
+	edge_completion c[TAKE];
+	int n = TAKE;
+	if (lib.dev == NULL)
+		return;
+	for (int round = 0; n == TAKE && round < 8; round++) {
+		n = edge_completions(lib.dev, c, TAKE);
+		for (int i = 0; i < n; i++)
+			((struct work *)c[i].context)->done(c[i].context, &c[i]);
+	}
+	if (!lib.lost && edge_device_error(lib.dev) != 0) {
+		lib.lost = true;
+		say("the daemon has gone");
+		if (lib_lost != NULL)
+			lib_lost();
+	}
+}
+
+static bool steps(void)
+{
+	bool awaits = false;
+	for (struct watcher *w = lib.watchers; w != NULL; w = w->next)
+		awaits |= w->step();
+	return awaits;
+}
+
+void step(void)
+{
+	if (steps())
+		wake_thread();
+}
+
+/* Waits as the only one who sleeps in the device's descriptor. */
+static void lead(int fd, int ms)
+{
+	struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = edge_device_fd(lib.dev), .events = POLLIN } };
+	if (edge_device_poll(lib.dev) == 0 && edge_device_linger(lib.dev))
+		sched_yield();
+	else if (edge_device_arm(lib.dev))
+		poll(p, 2, ms);
+	lock();
+	watching = false;
+	edge_device_poll(lib.dev);
+	progress();
+	steps();
+	unlock();
+}
+
+void wait_for(int fd, int ms)
+{
+	lock();
+	bool leads = !watching;
+	watching = true;
+	unlock();
+	if (leads) {
+		lead(fd, ms);
+		return;
+	}
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	poll(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS);
+}
+
+/* The thread. While the program takes completions itself it looks now and then; else it sleeps until there is
+ * something, which costs the daemon a call for each. */
+static void *help(void *arg)
+{
+	(void)arg;
+	unsigned seen = 0;
+	for (;;) {
+		lock();
+		progress();
+		bool awaits = steps();
+		bool busy = lib.polls != seen && lib.armed == 0;
+		seen = lib.polls;
+		resting = busy;
+		uint64_t n;
+		if (read(kick, &n, sizeof n) < 0 && errno != EAGAIN)
+			say("the thread cannot be woken: %s", strerror(errno));
+		unlock();
+		if (busy) {
+			struct pollfd p = { .fd = kick, .events = POLLIN };
+			poll(&p, 1, LOOK_MS);
+		} else
+			wait_for(kick, awaits ? LOOK_MS : REST_MS);
+	}
+	return NULL;
+}
+
+void wake_thread(void)
+{
+	uint64_t one = 1;
+	if (kick >= 0 && write(kick, &one, sizeof one) < 0 && errno != EAGAIN)
+		say("the thread cannot be woken: %s", strerror(errno));
+}
+
+void watch(struct watcher *w)
+{
+	w->next = lib.watchers;
+	lib.watchers = w;
+	if (helping)
+		return;
+	pthread_t t;
+	pthread_attr_t a;
+	kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_attr_init(&a);
+	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+	helping = kick >= 0 && pthread_create(&t, &a, help, NULL) == 0;
+	pthread_attr_destroy(&a);
+	if (!helping)
+		say("no thread: %s", strerror(errno));
+}

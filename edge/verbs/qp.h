@@ -1,0 +1,118 @@
+/* Queue pairs: connections of libedge, and the work requests on them. */
+#ifndef EDGE_VERBS_QP_H
+#define EDGE_VERBS_QP_H
+
+#include "memory.h"
+#include "queue.h"
+
+struct qp;
+
+/* A work request of the send queue. What libedge has no room for, or what is posted before the queue pair is
+ * linked, waits in the ring. */
+struct send {
+	struct work work;
+	struct qp *qp;
+	uint64_t wr_id, address, compare, operand, result;
+	uint32_t rkey, imm, size;
+	uint16_t pending;      /* operations of libedge that go on */
+	uint8_t opcode, nsge;
+	bool signaled, fenced, done, half; /* half: of two operations the first is posted */
+	bool inlined;
+	int err;               /* 0, an enum ibv_wc_status, or an error of libedge */
+	struct stage *stage;   /* has the bytes; NULL: they are in sge's memory, or in bytes */
+	struct ibv_sge sge[MAX_SGE];
+	char bytes[EDGE_MAX_INLINE];
+};
+
+/* A buffer of a receive queue. */
+struct recv {
+	struct work work;
+	struct qp *qp;         /* NULL: of srq */
+	struct srq *srq;
+	struct recv *next;     /* of those that are free, or wait */
+	uint64_t wr_id;
+	uint32_t size, imm;
+	uint8_t nsge, has_imm;
+	bool posted, done;
+	int err;               /* as in struct send */
+	struct stage *stage;
+	struct ibv_sge sge[MAX_SGE];
+};
+
+/* [tail, next) are libedge's, [next, head) wait. */
+struct sq { struct send *ring; unsigned room, head, next, tail; bool busy; };
+struct rq { struct recv *ring; unsigned room, head, next, tail; };
+
+enum linking { ALONE, AWAITED, DIALING, LINKED, BROKEN };
+struct link { /* link.c */
+	enum linking state;
+	edge_conn *conn;
+	char node[65];         /* of the peer, as it is dialled */
+	uint32_t high;         /* half of the keys of the peer's protection domain */
+	int err;               /* why it is broken */
+	int64_t until, again;  /* ms: when dialling is over; when it begins anew */
+	struct qp *next;       /* of the same bucket of connections */
+};
+
+struct qp {
+	union { struct ibv_qp qp; struct ibv_qp_ex ex; };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct sq sq;
+	struct rq rq;
+	struct srq *srq;
+	struct link link;
+	unsigned pending;      /* operations of libedge that name this */
+	struct batch *batch;   /* of the extended interface */
+};
+
+struct srq {
+	struct ibv_srq srq;
+	edge_queue *queue;
+	struct recv *all, *unused, *waiting, **last_waiting;
+	unsigned room, posted, limit, users, pending;
+};
+
+#define PD(q) ((struct pd *)(q)->qp.pd)
+
+/* send.c */
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad); /* unlocked */
+void send_issue(struct qp *q);  /* gives libedge what waits */
+void send_retire(struct qp *q); /* reports what is done, in order */
+void send_flush(struct qp *q);
+
+/* recv.c */
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad); /* unlocked */
+void recv_issue(struct qp *q);
+void recv_flush(struct qp *q);
+int recv_fill(struct recv *r, const struct ibv_recv_wr *wr); /* 0 or an errno */
+int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue); /* 0, wc status, or error of libedge */
+void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c);
+void recv_report(struct recv *r, struct qp *q);
+
+/* srq.c */
+int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad); /* unlocked */
+
+/* link.c */
+int links_open(void);            /* 0 or an error of libedge */
+uint32_t link_slot(void);        /* upper bits of our queue pairs' numbers */
+void link_begin(struct qp *q);   /* the queue pair knows its peer */
+void link_end(struct qp *q);     /* at once; what was posted comes back */
+void link_close(struct qp *q);   /* in good order; unlocks meanwhile */
+struct qp *link_qp(const edge_conn *c);
+void links_forked(void);         /* in the child: those of the parent are nothing to it */
+EXPORT void link_up(struct qp *q, edge_conn *c, uint32_t high); /* librdmacm has connected it */
+EXPORT void link_down(struct qp *q); /* and ends that in good order: IBV_QPS_ERR; unlocks meanwhile */
+
+/* qp.c */
+EXPORT extern struct qp *qps[MAX_QP];   /* by the lower bits of their numbers */
+struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a); /* unlocked */
+void qp_error(struct qp *q);     /* IBV_QPS_ERR, and everything flushes */
+int qp_wc_status(int err, bool receives);
+
+/* ex.c: unlocked */
+struct ibv_qp *create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
+struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
+struct ibv_srq *create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);
+
+#endif

@@ -1,0 +1,150 @@
+/* Receive buffers. They complete in the order of the messages. When the peer goes away they stay posted, as on a NIC,
+ * until the program puts the queue pair into error. Before it is linked they wait in the ring. */
+#include <errno.h>
+#include <string.h>
+
+#include "qp.h"
+
+void recv_report(struct recv *r, struct qp *q)
+{
+	int status = q->qp.state == IBV_QPS_ERR && r->err != 0 ? IBV_WC_WR_FLUSH_ERR : qp_wc_status(r->err, true);
+	struct ibv_wc wc = { .wr_id = r->wr_id, .status = status, .opcode = IBV_WC_RECV, .qp_num = q->qp.qp_num,
+		.byte_len = r->size, .imm_data = r->imm, .wc_flags = r->has_imm ? IBV_WC_WITH_IMM : 0,
+		.src_qp = q->attr.dest_qp_num };
+	if (r->has_imm == 2)
+		wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+	cq_put((struct cq *)q->qp.recv_cq, &wc, true);
+	if (status != IBV_WC_SUCCESS && q->qp.state != IBV_QPS_ERR)
+		qp_error(q);
+}
+
+static void retire(struct qp *q)
+{
+	struct rq *rq = &q->rq;
+	while (rq->tail != rq->next && rq->ring[rq->tail % rq->room].done)
+		recv_report(&rq->ring[rq->tail++ % rq->room], q);
+}
+
+void recv_flush(struct qp *q)
+{
+	struct rq *rq = &q->rq;
+	for (unsigned i = rq->tail; i != rq->head; i++) {
+		struct recv *r = &rq->ring[i % rq->room];
+		if (r->posted || r->done)
+			continue;
+		r->err = IBV_WC_WR_FLUSH_ERR;
+		r->done = true;
+	}
+	rq->next = rq->head;
+	retire(q);
+}
+
+void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
+{
+	r->posted = false;
+	r->err = c->err;
+	r->size = (uint32_t)c->size;
+	r->imm = c->imm;
+	r->has_imm = (uint8_t)c->has_imm;
+	if (r->stage != NULL && c->err == 0 && c->has_imm != 2)
+		sge_in(pd, r->sge, r->nsge, r->stage->bytes, c->size);
+	stage_put(r->stage);
+	r->stage = NULL;
+}
+
+/* A buffer of a queue pair's own is ours again. */
+static void received(struct work *w, const edge_completion *c)
+{
+	struct recv *r = (struct recv *)w;
+	struct qp *q = r->qp;
+	q->pending--;
+	recv_take(r, PD(q), c);
+	if (c->err != 0 && c->err != EDGE_ERR_TOO_LONG && q->qp.state != IBV_QPS_ERR)
+		return; /* the connection has ended: see above */
+	r->done = true;
+	if (q->qp.state == IBV_QPS_ERR)
+		recv_flush(q);
+	else
+		retire(q);
+}
+
+int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue)
+{
+	struct gathered g;
+	int err = gather(pd, r->sge, r->nsge, true, &g);
+	if (err != 0)
+		return err;
+	if (r->stage == NULL && g.n != 1 && (r->stage = stage_get(g.size)) == NULL) /* libedge receives in one piece */
+		return IBV_WC_LOC_QP_OP_ERR;
+	edge_work k = { .kind = EDGE_RECEIVE, .context = &r->work, .size = g.size };
+	k.local = r->stage != NULL ? r->stage->region : g.piece[0].region;
+	k.local_off = r->stage != NULL ? r->stage->off : g.piece[0].off;
+	err = queue != NULL ? edge_queue_post(queue, &k, NULL) : edge_post(c, &k, NULL);
+	r->posted = err == 0;
+	return err;
+}
+
+void recv_issue(struct qp *q)
+{
+	struct rq *rq = &q->rq;
+	while (rq->next != rq->head && q->link.state == LINKED) {
+		struct recv *r = &rq->ring[rq->next % rq->room];
+		int err = recv_post(r, PD(q), q->link.conn, NULL);
+		if (err == EDGE_ERR_AGAIN)
+			break;
+		rq->next++;
+		if (err == 0)
+			q->pending++;
+		if (err <= 0)
+			continue; /* or the connection has ended: it stays posted */
+		r->err = err;
+		r->done = true;
+		retire(q);
+	}
+}
+
+int recv_fill(struct recv *r, const struct ibv_recv_wr *wr)
+{
+	if (wr->num_sge < 0 || wr->num_sge > MAX_SGE)
+		return EINVAL;
+	r->wr_id = wr->wr_id;
+	r->nsge = (uint8_t)wr->num_sge;
+	r->size = r->imm = r->has_imm = 0;
+	r->posted = r->done = false;
+	r->err = 0;
+	if (wr->num_sge > 0)
+		memcpy(r->sge, wr->sg_list, sizeof r->sge[0] * (size_t)wr->num_sge);
+	return 0;
+}
+
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct qp *q = (struct qp *)qp;
+	struct rq *rq = &q->rq;
+	int err = 0;
+	lock();
+	if (qp->state == IBV_QPS_RESET || q->srq != NULL)
+		err = EINVAL;
+	for (; err == 0 && wr != NULL; wr = wr->next) {
+		if (rq->head - rq->tail == q->init.cap.max_recv_wr)
+			progress();
+		if (rq->head - rq->tail == q->init.cap.max_recv_wr) {
+			err = ENOMEM;
+			break;
+		}
+		struct recv *r = &rq->ring[rq->head % rq->room];
+		*r = (struct recv){ .work.done = received, .qp = q };
+		err = recv_fill(r, wr);
+		if (err != 0)
+			break;
+		rq->head++;
+	}
+	if (err != 0)
+		*bad = wr;
+	if (qp->state == IBV_QPS_ERR)
+		recv_flush(q);
+	else
+		recv_issue(q);
+	unlock();
+	return err;
+}

@@ -1,0 +1,215 @@
+/*
+ * Segments: the ranges of whole pages that were taken over, which do not overlap. Memory regions share them, since two
+ * buffers that malloc gave may share a page. A heap is taken over as a whole, so that the regions in it lie in one
+ * segment each: a peer names a region by one key, which is of one segment.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memory.h"
+
+enum { MOST_HEAP = 64 << 20, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
+
+static struct seg **segs; /* in the order of addresses */
+static int nsegs, room;
+
+/* The first segment that ends behind an address. */
+static int place(uintptr_t at)
+{
+	int lo = 0, hi = nsegs;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (segs[mid]->end <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+struct seg *seg_find(uintptr_t at)
+{
+	int i = place(at);
+	return i < nsegs && segs[i]->start <= at ? segs[i] : NULL;
+}
+
+static void take_out(int i)
+{
+	free(segs[i]);
+	memmove(&segs[i], &segs[i + 1], (size_t)(--nsegs - i) * sizeof *segs);
+}
+
+/* Gives the memory back that nothing uses; false: operations in flight do. */
+static bool drop(int i)
+{
+	struct seg *s = segs[i];
+	if (edge_region_close(s->region) == EDGE_ERR_BUSY)
+		return false;
+	disown(s->start, s->end, s->memfd, s->inode);
+	take_out(i);
+	return true;
+}
+
+static int refusal(int err)
+{
+	say("memory is not registered: %s", edge_message(err));
+	return err == EDGE_ERR_MEMLOCK || err == EDGE_ERR_LIMIT || err == EDGE_ERR_NO_MEMORY ? ENOMEM : EIO;
+}
+
+/* Takes memory over and registers it: what lies between two segments, or all of the heap there. */
+static int add(uintptr_t start, uintptr_t end, struct seg **made)
+{
+	int at = place(start);
+	struct mapping heap;
+	if (maps_heap(start, &heap) && heap.end - heap.start <= MOST_HEAP && heap.end >= end) {
+		uintptr_t low = at > 0 ? segs[at - 1]->end : 0, high = at < nsegs ? segs[at]->start : UINTPTR_MAX;
+		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
+		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
+		start = heap.start > low ? heap.start : low;
+		end = heap.end < high ? heap.end : high;
+	}
+	if (nsegs == room) {
+		struct seg **more = realloc(segs, (size_t)(room + 64) * sizeof *more);
+		if (more == NULL)
+			return ENOMEM;
+		segs = more;
+		room += 64;
+	}
+	struct seg *s = calloc(1, sizeof *s);
+	if (s == NULL)
+		return ENOMEM;
+	*s = (struct seg){ .start = start, .end = end };
+	s->memfd = adopt(start, end, &s->inode);
+	if (s->memfd < 0) {
+		free(s);
+		return errno;
+	}
+	int err = edge_register_memfd(lib.dev, s->memfd, (void *)start, end - start, &s->region, REGISTER_MS);
+	if (err != 0) {
+		err = refusal(err);
+		disown(start, end, s->memfd, s->inode);
+		free(s);
+		return err;
+	}
+	memmove(&segs[at + 1], &segs[at], (size_t)(nsegs++ - at) * sizeof *segs);
+	segs[at] = *made = s;
+	return 0;
+}
+
+/* Whether memory is of the stack that we run on, whose pages cannot be exchanged under us. */
+static bool our_stack(uintptr_t start, uintptr_t end)
+{
+	pthread_attr_t a;
+	void *low = NULL;
+	size_t size = 0;
+	if (pthread_getattr_np(pthread_self(), &a) != 0)
+		return false;
+	pthread_attr_getstack(&a, &low, &size);
+	pthread_attr_destroy(&a);
+	return start < (uintptr_t)low + size && end > (uintptr_t)low;
+}
+
+/* Whether a segment is still what is mapped there, and registered with the daemon that is there now. */
+static bool sound(const struct seg *s, uintptr_t start, uintptr_t end)
+{
+	uintptr_t a = start > s->start ? start : s->start, b = end < s->end ? end : s->end;
+	return edge_region_error(s->region) == 0 && maps_has(a, b, s->inode);
+}
+
+int seg_hold(uintptr_t start, uintptr_t end, struct seg **held, int *n)
+{
+	int err = 0;
+	*n = 0;
+	for (int i = place(start); i < nsegs && segs[i]->start < end; i++)
+		if (segs[i]->refs == 0 || !sound(segs[i], start, end)) {
+			if (segs[i]->refs > 0 || !drop(i))
+				return EBUSY; /* the program unmapped memory that is registered */
+			i--;
+		}
+	while (err == 0 && start < end) {
+		struct seg *s = seg_find(start);
+		int next = place(start);
+		uintptr_t to = next < nsegs && segs[next]->start < end ? segs[next]->start : end;
+		if (*n == SEGMENTS)
+			err = ENOMEM;
+		else if (s == NULL)
+			err = maps_plain(start, to) && !our_stack(start, to) ? add(start, to, &s) : EOPNOTSUPP;
+		if (err == 0) {
+			s->refs++;
+			held[(*n)++] = s;
+			start = s->end;
+		}
+	}
+	if (err != 0)
+		seg_release(held, *n);
+	return err;
+}
+
+void seg_release(struct seg **held, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (--held[i]->refs == 0)
+			drop(place(held[i]->start)); /* or later, when that is tried again */
+}
+
+/*
+ * fork. Parent and child share the pages that were taken over, and with them a heap, which each of them would change
+ * under the other's hands. So the child gets copies, and the parent waits until it has them. Of a segment beyond COPIES
+ * bytes it gets the first and the last page alone: the pages between hold nothing but what the program registered.
+ */
+#define COPIES ((size_t)MOST_HEAP)
+
+static int forking[2] = { -1, -1 };
+
+void segs_forking(void)
+{
+	bool any = false;
+	for (int i = 0; i < nsegs; i++) {
+		segs[i]->whole = maps_has(segs[i]->start, segs[i]->end, segs[i]->inode);
+		any |= segs[i]->whole;
+	}
+	if (!any || pipe2(forking, O_CLOEXEC) != 0)
+		forking[0] = forking[1] = -1;
+}
+
+/* In the child, where nothing but calls of the kernel is safe: the memfd has the bytes. */
+static void copy_pages(const struct seg *s, uintptr_t from, uintptr_t to)
+{
+	size_t size = to - from;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ssize_t n = 0;
+	for (size_t at = 0; p != MAP_FAILED && at < size; at += (size_t)n)
+		if ((n = pread(s->memfd, (char *)p + at, size - at, (off_t)(from - s->start + at))) <= 0)
+			return;
+	if (p != MAP_FAILED)
+		syscall(SYS_mremap, p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, from);
+}
+
+void segs_forked(bool child)
+{
+	char byte = 0;
+	for (int i = 0; child && forking[0] >= 0 && i < nsegs; i++) {
+		const struct seg *s = segs[i];
+		if (s->whole && s->end - s->start <= COPIES)
+			copy_pages(s, s->start, s->end);
+		else if (s->whole) {
+			copy_pages(s, s->start, s->start + PAGE);
+			copy_pages(s, s->end - PAGE, s->end);
+		}
+	}
+	if (forking[0] < 0)
+		return;
+	close(forking[1]); /* of the parent's, which reads the end once the child has closed its own */
+	if (!child)
+		while (read(forking[0], &byte, 1) < 0 && errno == EINTR)
+			;
+	close(forking[0]);
+	forking[0] = forking[1] = -1;
+	nsegs = child ? 0 : nsegs;
+}

@@ -1,0 +1,150 @@
+#!/bin/sh
+# In the lab: the distribution's programs of RDMA, unchanged, between two hosts. check.sh all: every size and option.
+set -eu
+. "$(dirname "$(realpath "$0")")/hosts.sh"
+cd "$LAB_DIR"
+all=${1:-}
+
+# Under the sanitizers.
+SAN="env ASAN_OPTIONS=handle_segv=0" # adopt.c has a handler
+SA() { EDGE_SOCKET=$LAB_DIR/a.sock a $SAN "$OUT/asan/edge-verbs" "$@"; }
+SB() { EDGE_SOCKET=$LAB_DIR/b.sock b $SAN "$OUT/asan/edge-verbs" "$@"; }
+# torture OPERATIONS: the checker's server in b, its client in a in the background.
+torture() {
+	B "$OUT/torture" serve 19000 >server.out 2>&1 & server=$!
+	listening 19000 || fail "no server"
+	begin=$(over_edge)
+	A "$OUT/torture" run 10.78.0.2 19000 "$1" >client.out 2>&1 & client=$!
+}
+# fault FAULT CUT: in the middle of it; CUT queue pairs are lost.
+fault() {
+	torture 20000
+	until [ $(($(over_edge) - begin)) -gt 5000 ]; do kill -0 $client 2>/dev/null || fail "$1 came too late"; done
+	$1
+	wait $client || fail "$1: client"
+	grep -q "whole, cut $2" client.out || fail "$1: $(tail -n 1 client.out), want $2 lost"
+	stop_server
+	echo "$1: $(tail -n 1 client.out)"
+}
+stop_server() {
+	kill -KILL "$server" 2>/dev/null || true
+	for p in /proc/[0-9]*; do # only processes of the lab are seen here
+		if { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -q "^$OUT/torture serve "; then
+			kill -KILL "${p#/proc/}"
+		fi
+	done
+	while b ss -ltn | grep -q ":19000 "; do sleep 0.05; done # it is gone
+}
+no_fault() { :; }
+cut_link() {
+	a ip link set edge0 down
+	sleep 1
+	a ip link set edge0 up
+}
+kill_server() {
+	stop_server
+	B "$OUT/torture" serve 19000 >server.out 2>&1 & server=$!
+}
+restart() {
+	kill -KILL "$(cat "$1.pid")"
+	flock "$1.sock.lock" true # it unpins its memory first
+	rm -f "$1.sock"
+	launch "$1"
+	met
+}
+restart_a() { restart a; }
+restart_b() { restart b; }
+
+A ibv_devinfo -v >devinfo.out 2>&1 || fail "ibv_devinfo"
+grep -q "hca_id:	edge0" devinfo.out && grep -q "PORT_ACTIVE" devinfo.out || fail "ibv_devinfo lists no active device"
+echo "ibv_devinfo: ok"
+
+# They compare contents with -c.
+pair 18515 ibv_rc_pingpong -g 0 -c
+pair 18515 ibv_rc_pingpong -g 0 -c -e
+pair 18515 ibv_rc_pingpong -g 0 -N
+pair 18515 ibv_uc_pingpong -g 0 -c
+pair 18515 ibv_srq_pingpong -g 0 -c
+pair 18515 ibv_srq_pingpong -g 0 -c -e
+echo "pingpong: ok"
+
+for test in ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat; do
+	pair 18515 $test -F -x 0 -n 1000
+	pair 18515 $test -F -x 0 -n 1000 -s 100000
+done
+pair 18515 ib_atomic_bw -F -x 0 -n 1000
+pair 18515 ib_atomic_bw -F -x 0 -n 1000 -A CMP_AND_SWAP
+pair 18515 ib_atomic_lat -F -x 0 -n 1000
+pair 18515 ib_send_bw -F -x 0 -n 1000 -e
+pair 18515 ib_send_lat -F -x 0 -n 1000 -e
+pair 18515 ib_write_bw -F -x 0 -n 1000 -q 8
+pair 18515 ib_write_bw -F -x 0 -n 1000 -b
+pair 18515 ib_send_bw -F -x 0 -n 1000 -r 128 --use-srq -q 4
+echo "perftest: ok"
+
+# Those of librdmacm.
+cm() { # SERVER -- CLIENT
+	serving=
+	while [ "$1" != -- ]; do serving="$serving $1"; shift; done
+	shift
+	while services; do sleep 0.05; done # of the one before
+	B timeout 60 $serving >server.out 2>&1 & server=$!
+	offered "$server"
+	A timeout 60 "$@" >client.out 2>&1 || fail "$*: client"
+	wait $server || fail "$serving: server"
+}
+# Whether a process offers a service of librdmacm.
+services() { b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q '"rdma/'; }
+# Waits until one does.
+offered() {
+	i=0
+	until services; do
+		kill -0 "$1" 2>/dev/null || fail "the server ended early"
+		sleep 0.05
+		i=$((i + 1))
+		[ $i -lt 400 ] || fail "nobody offers rdma/PORT"
+	done
+}
+cm rping -s -a 10.78.0.2 -V -C 10 -- rping -c -a 10.78.0.2 -V -C 10
+cm rping -s -a 10.78.0.2 -V -C 10 -S 60000 -- rping -c -a 10.78.0.2 -V -C 10 -S 60000
+cm rdma_server -- rdma_client -s 10.78.0.2
+cm rdma_xserver -- rdma_xclient -s 10.78.0.2
+cm ucmatose -- ucmatose -s 10.78.0.2
+cm ib_write_bw -F -R -n 1000 -- ib_write_bw -F -R -n 1000 10.78.0.2
+cm ib_send_lat -F -R -n 1000 -- ib_send_lat -F -R -n 1000 10.78.0.2
+echo "rdmacm: ok"
+
+# A queue pair in b that awaits a peer at a node is dialled from a: it takes the dial only if a is that node.
+strange() { # IDENTITY WANT
+	rm -f stranger.in stranger.out
+	mkfifo stranger.in
+	B timeout 60 "$OUT/stranger" await "$1" <stranger.in >stranger.out 2>&1 & server=$!
+	exec 7>stranger.in
+	until [ -s stranger.out ]; do kill -0 $server 2>/dev/null || fail "stranger await"; sleep 0.05; done
+	said=$(A "$OUT/stranger" dial b "$(cat stranger.out)")
+	exec 7>&-
+	wait $server || fail "stranger await"
+	[ "$said" = "$2" ] || fail "a queue pair that awaits $1: a is $said, want $2"
+}
+identity() { "$1" ibv_devinfo | awk '$1 == "node_guid:" { gsub(":", "", $2); print $2 }'; }
+strange "$(identity A)" accepted
+strange "$(identity B)" refused
+echo "stranger: ok"
+
+A "$OUT/torture" fork || fail "fork"
+fault no_fault 0
+fault cut_link 0
+fault kill_server 1
+fault restart_a 1
+fault restart_b 1
+SB "$OUT/asan/torture" serve 19001 >server.out 2>&1 & server=$!
+listening 19001 || fail "no server under the sanitizers"
+SA timeout 60 "$OUT/asan/torture" run 10.78.0.2 19001 3000 >client.out 2>&1 || fail "under the sanitizers"
+kill -0 $server || fail "the server under the sanitizers"
+echo "sanitizers: ok"
+[ "$all" = all ] || exit 0
+
+for test in ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat; do
+	pair 18515 $test -F -x 0 -n 200 -a
+done
+echo "all sizes: ok"
