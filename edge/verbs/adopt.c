@@ -51,7 +51,8 @@ static void fault(int number, siginfo_t *info, void *context)
 	}
 }
 
-/* Copies pages to or from the memfd, by a call that no checker of memory replaces: the pages hold more than one object. */
+/* Copies pages to or from the memfd, by a call that no checker of memory replaces: the pages hold more than one
+ * object. */
 static bool copy(long call, int memfd, uintptr_t at, size_t size, off_t off)
 {
 	for (ssize_t n; size > 0; at += (size_t)n, off += n, size -= (size_t)n)

@@ -344,6 +344,50 @@ func TestIPRebinding(t *testing.T) {
 	}
 }
 
+// Frames of a train that arrive together over IP are taken together while they come from the address that the path leads
+// to. From the first one on that comes from elsewhere, each is a sign of a move (clause 21.5) and is taken by itself.
+func TestTrainsOverIP(t *testing.T) {
+	r := newIPNet(t, 1, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	r.write(0, c, 100000, 1, time.Second)
+	here, there := r.at[0][0], ipAt("203.0.113.1:40000")
+	for k, elsewhere := range []bool{false, true} {
+		const size = 20000
+		mem, key := r.export(1, c[1], size, both)
+		var kept [][]byte
+		r.lose = func(from int, f *flight) bool {
+			if from == 0 {
+				kept = append(kept, bytes.Clone(f.b))
+			}
+			return from == 0
+		}
+		token, data := uint64(2+k), pattern(k, size)
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: token, Local: data, Key: key})
+		r.must("frames", time.Second, func() bool { return len(kept) > size/ipLinkMTU })
+		r.lose = nil
+		var arrivals []engine.Arrival
+		for n, b := range kept {
+			origin := here
+			if elsewhere && n >= len(kept)/2 {
+				origin = there
+			}
+			arrivals = append(arrivals, engine.Arrival{Rx: frame.Rx{Head: b, Origin: &origin}})
+		}
+		before := r.n[1].e.Count.Placing.FramesInTrains
+		r.n[1].e.Handle(r.now, 0, arrivals...)
+		together := int(r.n[1].e.Count.Placing.FramesInTrains - before)
+		if n := len(kept); n < size/ipLinkMTU || !elsewhere && together < n-3 || elsewhere && together >= n/2 {
+			t.Errorf("elsewhere %v: %d of %d frames were taken together", elsewhere, together, n)
+		}
+		r.poll(1)
+		r.must("write", time.Second, func() bool { _, ok := r.n[0].done[token]; return ok })
+		if !bytes.Equal(mem, data) {
+			t.Error("the bytes differ")
+		}
+	}
+}
+
 // Clause 21.5: somebody on the way copies the newest frames and sends them on from an address of his, first, and passes
 // on what he gets. The path stays where it is, and nothing is sent to him.
 func TestIPCopiedFrames(t *testing.T) {

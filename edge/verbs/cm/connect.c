@@ -6,7 +6,8 @@
 
 #include "cm.h"
 
-enum { DIAL_MS = 20000, LISTENS_MS = 500, AGAIN_MS = 20, TRIES = 16, CONSUMER = 28, NO_SERVICE = 8 }; /* reasons of a rejection (the specification's) */
+enum { DIAL_MS = 20000, LISTENS_MS = 500, AGAIN_MS = 20, TRIES = 16 };
+enum { CONSUMER = 28, NO_SERVICE = 8 }; /* reasons of a rejection (the specification's) */
 
 static const char magic[4] = "ECM1";
 static const char refusal[] = "rdma_reject ";
