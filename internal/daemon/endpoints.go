@@ -49,8 +49,9 @@ func (e *endpoints) kick() {
 func (d *Daemon) followEndpoints(ctx context.Context) {
 	t := time.NewTicker(resolveEvery)
 	defer t.Stop()
-	for all := true; ; all = false {
+	for all := true; ; {
 		d.findEndpoints(ctx, all)
+		all = false
 		select {
 		case <-ctx.Done():
 			return

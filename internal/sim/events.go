@@ -75,6 +75,9 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 		// the request moves to the next session, and this end will not have it.
 		w.report.Late++
 		w.ends[n.Index][ev.Conn] = &end{pairing: p, node: n, conn: ev.Conn, state: endLate}
+		if n.ended(ev.Conn) {
+			return
+		}
 		if p.end[0].state == endDialing && p.dropped() != nil {
 			n.E.Refuse(w.world.Now, ev.Conn, "late")
 			return
@@ -89,6 +92,9 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 		return
 	}
 	w.begin(e, ev.Conn, endIncoming)
+	if n.ended(ev.Conn) {
+		return
+	}
 	accept := func() {
 		if e.state == endIncoming {
 			if err := n.E.Accept(w.world.Now, e.conn, nil); err != nil && !e.closing {

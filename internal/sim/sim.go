@@ -87,6 +87,7 @@ type Node struct {
 
 	w        *World
 	batch    engine.Batches
+	news     []engine.Event // that came together, of which one is handled
 	boot     uint64
 	id       *secure.Node // nil in plaintext
 	services []string
@@ -212,20 +213,37 @@ func (w *World) pump() {
 }
 
 func (n *Node) takeEvents() (any bool) {
-	var ev engine.Event
-	for n.E.PollEvent(&ev) {
-		any = true
-		n.w.trace.event(n.w, n, &ev)
-		if ev.Kind == engine.EvClosed {
-			n.Grants.RevokeOwner(uint64(ev.Conn), math.MaxInt)
+	for {
+		n.news = n.news[:0]
+		for ev := (engine.Event{}); n.E.PollEvent(&ev); {
+			n.news = append(n.news, ev)
 		}
-		if n.Handle != nil {
-			n.Handle(&ev)
-		} else {
-			n.Events = append(n.Events, ev)
+		if len(n.news) == 0 {
+			return any
+		}
+		any = true
+		for i := range n.news {
+			n.takeEvent(&n.news[i])
 		}
 	}
-	return any
+}
+
+func (n *Node) takeEvent(ev *engine.Event) {
+	n.w.trace.event(n.w, n, ev)
+	if ev.Kind == engine.EvClosed {
+		n.Grants.RevokeOwner(uint64(ev.Conn), math.MaxInt)
+	}
+	if n.Handle != nil {
+		n.Handle(ev)
+	} else {
+		n.Events = append(n.Events, *ev)
+	}
+}
+
+// ended reports whether the end of a connection is among the events that came together with the one that is handled:
+// frames that arrive together may bring a request and its end.
+func (n *Node) ended(id engine.ConnID) bool {
+	return slices.ContainsFunc(n.news, func(ev engine.Event) bool { return ev.Kind == engine.EvClosed && ev.Conn == id })
 }
 
 // Step advances to the next event. It reports false if nothing will ever happen again.

@@ -106,6 +106,10 @@ func beClient(socket string) error {
 
 func rate(ctx context.Context, c *edge.Conn, w edge.Work) (float64, error) {
 	ws, ops := slices.Repeat([]edge.Work{w}, batch), make([]edge.Op, 2*rateDepth)
+	all := make([]*edge.Work, batch)
+	for i := range ws {
+		all[i] = &ws[i]
+	}
 	posted, begin := 0, time.Now()
 	for time.Since(begin) < each {
 		if posted >= rateDepth {
@@ -113,8 +117,11 @@ func rate(ctx context.Context, c *edge.Conn, w edge.Work) (float64, error) {
 				return 0, err
 			}
 		}
-		if n, err := c.PostBatch(ws, ops[posted%len(ops):][:batch]); err != nil {
-			return 0, fmt.Errorf("%d posted: %w", n, err)
+		for i := range ws {
+			ws[i].Op = &ops[posted%len(ops)+i]
+		}
+		if _, err := c.Post(ctx, all...); err != nil {
+			return 0, err
 		}
 		posted += batch
 	}
