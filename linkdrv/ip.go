@@ -66,7 +66,7 @@ type ipIn struct {
 	rest  []byte // of the open one
 	step  int    // length of its frames, but for the last
 	from  Addr   // its source
-	of    [RecvBatch]Addr
+	of    [SendBatch]Addr // as many as one message has frames
 	n     int // frames of the latest Recv
 }
 
@@ -146,7 +146,7 @@ func (d *ipDriver) Stats() (Stats, error) {
 func (d *ipDriver) Recv(dst [][]byte) (n int, err error) {
 	in := &d.in
 	in.n = 0
-	dst = dst[:min(len(dst), RecvBatch)]
+	dst = dst[:min(len(dst), len(in.of))]
 	if len(dst) == 0 {
 		return 0, nil
 	}

@@ -45,7 +45,14 @@ func (t *Table) Touch(off, n, follows uint64, site Site) (w Wait, ok bool) {
 }
 
 // Found returns the region that the latest Resolve found, and where in it the grant begins.
-func (t *Table) Found() (r *Region, base uint64) { return t.last.region, t.last.base }
+func (t *Table) Found() (r *Region, base uint64) {
+	if t.last.owner&domains != 0 { // whose base is an address; what is added to it is one, too
+		if _, g := t.index.find(t.last.key); g != nil {
+			return t.last.region, g.off - g.address()
+		}
+	}
+	return t.last.region, t.last.base
+}
 
 // Backed reports whether the memory that the latest Resolve found is of a region that is not always resident.
 func (t *Table) Backed() bool { return t.last.region.Back != nil }

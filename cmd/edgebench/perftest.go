@@ -59,8 +59,8 @@ var foreignFlags = []foreign{
 	{"u", "qp-timeout", true, "", "timeouts follow the round trip", nil},
 	{"f", "margin", true, "", "there is no warm-up margin to choose", nil},
 	{"N", "noPeak", false, "", "the peak costs nothing", nil},
-	{"L", "hop_limit", true, "", "frames are not routed", nil},
-	{"", "ipv6", false, "", "no IP addresses are used", nil},
+	{"L", "hop_limit", true, "", "the kernel chooses it", nil},
+	{"", "ipv6", false, "", "peers are named; of a lab, --lab-family 6", nil},
 	{"", "use_hugepages", false, "", "memory is a sealed memfd", nil},
 }
 

@@ -39,7 +39,8 @@ func main() { os.Exit(run(os.Args[1:])) }
 // run returns the exit code: 0 for an orderly end, 1 for trouble, 2 for a wrong command line or configuration.
 func run(args []string) int {
 	var f flags
-	parser, err := kong.New(&f, kong.Name("edged"), kong.Description("RDMA semantics over raw Ethernet: the daemon."),
+	parser, err := kong.New(&f, kong.Name("edged"),
+		kong.Description("RDMA semantics over raw Ethernet or UDP: the daemon."),
 		kong.Vars{"version": version}, kong.UsageOnError())
 	if err != nil {
 		return fail(1, err)

@@ -28,13 +28,14 @@ const (
 type endpoints struct {
 	kicks  chan struct{} // the authorised peers are others now
 	shown  map[engine.NodeID][]linkdrv.Addr
-	failed map[string]bool // endpoints whose latest lookup failed: the log has said so
+	failed map[string]bool         // endpoints whose latest lookup failed: the log has said so
+	found  map[string][]netip.Addr // of each endpoint, by the latest lookup that did not fail
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 func newEndpoints() endpoints {
 	return endpoints{kicks: make(chan struct{}, 1), shown: map[engine.NodeID][]linkdrv.Addr{},
-		failed: map[string]bool{}, lookup: net.DefaultResolver.LookupNetIP}
+		failed: map[string]bool{}, found: map[string][]netip.Addr{}, lookup: net.DefaultResolver.LookupNetIP}
 }
 
 // kick has the addresses of all peers found anew.
@@ -88,9 +89,7 @@ func (d *Daemon) findEndpoints(ctx context.Context, all bool) {
 			return
 		}
 		if id := engine.NodeID(p.Key.Node()); all || !d.found(id) {
-			if at := d.lookUp(ctx, p); len(at) > 0 {
-				d.showEndpoints(id, at) // otherwise the peer is where it was, as far as is known
-			}
+			d.showEndpoints(id, d.lookUp(ctx, p))
 		}
 	}
 }
@@ -109,8 +108,8 @@ func (d *Daemon) found(id engine.NodeID) (found bool) {
 	return found
 }
 
-// lookUp returns the addresses of a peer. Those of a name that cannot be looked up are left out, and the log says so
-// once.
+// lookUp returns the addresses of a peer. A name that cannot be looked up has those that it had last, and the log says
+// so once.
 func (d *Daemon) lookUp(ctx context.Context, p secure.Peer) (at []linkdrv.Addr) {
 	for text := range strings.SplitSeq(p.Endpoints, ",") {
 		if ap, err := netip.ParseAddrPort(text); err == nil {
@@ -122,16 +121,24 @@ func (d *Daemon) lookUp(ctx context.Context, p secure.Peer) (at []linkdrv.Addr) 
 		short, cancel := context.WithTimeout(ctx, resolveTime)
 		found, err := d.trust.endpoints.lookup(short, "ip", host)
 		cancel()
-		if was := d.trust.endpoints.failed; err == nil {
+		e := &d.trust.endpoints
+		switch was := e.failed; {
+		case err == nil:
 			delete(was, text)
-		} else if ctx.Err() == nil && !was[text] {
+			e.found[text] = found
+		case ctx.Err() == nil && !was[text]:
 			was[text] = true
 			d.log.Warn("the address of a peer cannot be looked up; will retry", "peer", p.Name, "endpoint", text,
 				"error", err)
 		}
+		if err != nil {
+			found = slices.Clone(e.found[text])
+		}
 		slices.SortFunc(found, netip.Addr.Compare) // name servers turn their answers
 		for _, ip := range found[:min(len(found), secure.MaxEndpoints)] {
-			at = append(at, linkdrv.IPAddr(netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(number))))
+			if ip = ip.Unmap().WithZone(""); secure.CheckEndpointIP(ip) == nil {
+				at = append(at, linkdrv.IPAddr(netip.AddrPortFrom(ip, uint16(number))))
+			}
 		}
 	}
 	return at

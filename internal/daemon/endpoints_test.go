@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"multiedge/internal/config"
@@ -76,10 +78,45 @@ func TestEndpointsAreLookedUp(t *testing.T) {
 		t.Error("other peers do not have their addresses found")
 	}
 	d.findEndpoints(t.Context(), true)
-	shows(placed, "192.0.2.7:9470 10.0.0.2:1 [2001:db8::2]:2")
+	shows(placed, "192.0.2.7:9470") // as it was, as far as is known
 	shows(other, "")
 	if len(e.shown) != 1 {
 		t.Errorf("%d peers", len(e.shown))
+	}
+	// beside an address, a name that cannot be looked up now keeps what it had
+	must(t, d.SetPeers([]config.Peer{{Name: "placed", Key: placed.String(),
+		Endpoints: []string{"10.0.0.9:9", "beta.example:9470", "10.0.0.10:10"}}}))
+	<-e.kicks
+	d.findEndpoints(t.Context(), true)
+	shows(placed, "10.0.0.9:9 192.0.2.7:9470 10.0.0.10:10")
+}
+
+// Peers that change while the daemon runs are found without a name among their endpoints, too.
+func TestEndpointsAreFollowed(t *testing.T) {
+	key, named, other := secure.NewPrivateKey(), secure.NewPrivateKey().Public(), secure.NewPrivateKey().Public()
+	d, err := prepare(config.Config{Name: "a", Links: []config.Link{{Name: "x0"}}, Peers: []config.Peer{
+		{Name: "named", Key: named.String(), Endpoints: []string{"beta.example:9470"}}}},
+		Options{Key: &key, inline: true, Log: logTo(t)})
+	must(t, err)
+	defer d.Close()
+	e := &d.trust.endpoints
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	looked, once := make(chan struct{}), sync.Once{}
+	e.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+		once.Do(func() { close(looked) })
+		return nil, errors.New("no such host")
+	}
+	go func() { d.followEndpoints(ctx); close(done) }()
+	<-looked
+	must(t, d.SetPeers([]config.Peer{{Name: "literal", Key: other.String(), Endpoints: []string{"10.0.0.4:4"}}}))
+	for len(e.kicks) > 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	<-done
+	if at := e.shown[engine.NodeID(other.Node())]; len(at) != 1 || at[0].String() != "10.0.0.4:4" {
+		t.Errorf("shown are %v", at)
 	}
 }
 

@@ -344,8 +344,8 @@ func TestIPRebinding(t *testing.T) {
 	}
 }
 
-// Frames of a train that arrive together over IP are taken together while they come from the address that the path leads
-// to. From the first one on that comes from elsewhere, each is a sign of a move (clause 21.5) and is taken by itself.
+// Frames of a train that arrive together over IP are taken together while they come from where the path leads. From the
+// first one on that comes from elsewhere, each is a sign of a move (clause 21.5) and is taken by itself.
 func TestTrainsOverIP(t *testing.T) {
 	r := newIPNet(t, 1, rigOptions{})
 	c := r.connect(engine.DialOptions{})

@@ -269,6 +269,7 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p 
 	size, _ := path.Probed(p.Probing.Nonce)
 	if p.Probing.Probe && size == 0 {
 		p.Probing.Probe = false
+		p.Asked()
 		*g = wire.Segment{Kind: wire.KindProbe, Place: p.Probing.Nonce}
 		w.f.Small(g)
 	}

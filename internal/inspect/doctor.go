@@ -244,6 +244,9 @@ func (f *findings) reload(r *ReloadStatus, linksUp int) {
 // authorised peer it has been said already.
 func (f *findings) silence(snap *Snapshot) {
 	wires := "on the same Ethernet segment; check VLANs and that switches pass EtherType " + snap.Status.EtherType
+	if hasIP(snap.Links) {
+		wires += "; over IP: let it dial this node, or edgectl peers add KEY NAME --endpoint HOST:PORT"
+	}
 	switch {
 	case len(snap.Peers) > 0, slices.ContainsFunc(snap.Authorised, AuthorisedStatus.known):
 	case hasIP(snap.Links) && slices.ContainsFunc(snap.Authorised, AuthorisedStatus.placed): // asked when it is dialled

@@ -64,6 +64,9 @@ func (a *AuthorisedStatus) explain(self, key string, out *Snapshot) {
 		a.Reason, a.remedy = "no program has asked for it", ""
 		return
 	}
+	if hasIP(out.Links) {
+		a.remedy += "; over IP: let it dial this node, or edgectl peers add KEY " + a.Name + " --endpoint HOST:PORT"
+	}
 	if out.Status.LinksUp == 0 {
 		a.Reason, a.remedy = "no link of this node is up", "edgectl link"
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -39,6 +40,24 @@ func CheckEndpoints(joined string) error {
 		if err != nil || host == "" || bad != nil || number == 0 || strings.ContainsAny(text, " \t#%") {
 			return fmt.Errorf("endpoint %.80q: want HOST:PORT, such as 10.0.2.7:9470 or [2001:db8::7]:9470", text)
 		}
+		if ip, err := netip.ParseAddr(host); err == nil {
+			if err := CheckEndpointIP(ip.Unmap()); err != nil {
+				return fmt.Errorf("endpoint %.80q: %w", text, err)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckEndpointIP says why no peer can be at an IP address.
+func CheckEndpointIP(ip netip.Addr) error {
+	switch {
+	case ip.IsMulticast():
+		return errors.New("that is the address of a group; give the peer's own")
+	case ip.IsUnspecified():
+		return errors.New("that is no host's address; give the peer's own")
+	case ip.Is6() && ip.IsLinkLocalUnicast():
+		return errors.New("an address that begins with fe80 is of one link; give another of the peer's")
 	}
 	return nil
 }

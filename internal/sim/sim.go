@@ -243,7 +243,9 @@ func (n *Node) takeEvent(ev *engine.Event) {
 // ended reports whether the end of a connection is among the events that came together with the one that is handled:
 // frames that arrive together may bring a request and its end.
 func (n *Node) ended(id engine.ConnID) bool {
-	return slices.ContainsFunc(n.news, func(ev engine.Event) bool { return ev.Kind == engine.EvClosed && ev.Conn == id })
+	return slices.ContainsFunc(n.news, func(ev engine.Event) bool {
+		return ev.Kind == engine.EvClosed && ev.Conn == id
+	})
 }
 
 // Step advances to the next event. It reports false if nothing will ever happen again.

@@ -173,7 +173,7 @@ func (c *Conn) allowed(g *segment) bool {
 	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.recv.base) && c.rop(g.fence).state != ropApplied {
 		return false
 	}
-	return g.kind != OpSend || c.decided(g)
+	return g.kind != OpSend || c.recv.stopped || c.decided(g)
 }
 
 // perform hands a request that no fence forbids to its kind. An operation of which parts are in place is of their kind:

@@ -53,14 +53,15 @@ func (e *Endpoint) Redirect(id ConnID, r *Redirection) abi.Status {
 	if c == nil || c.state != connOpen {
 		return abi.StatusClosed
 	}
-	home, err := c.resolve(r.Key, regmem.RemoteWrite, r.Off, uint64(len(r.Dst)))
+	// Not c.resolve: nobody ends the redirections when a domain's key is revoked.
+	home, err := e.cfg.Grants.Resolve(r.Key, uint64(id), regmem.RemoteWrite, r.Off, uint64(len(r.Dst)))
 	if err != nil {
 		return statusOf(err)
 	}
 	if e.cfg.Grants.Carried() {
 		return abi.StatusPermission // it has no bytes here
 	}
-	n := redirect{Redirection: *r, lo: r.Off, hi: r.Off + uint64(len(r.Dst)), home: home}
+	n := redirect{Redirection: *r, lo: r.Off, hi: r.Off + uint64(len(r.Dst)), home: home.Bytes}
 	if len(c.recv.redirects) >= maxRedirects || n.lo == n.hi {
 		return abi.StatusLimit
 	}

@@ -36,7 +36,7 @@ func (e *Endpoint) BeginRun(r *Run, s *Session, f *wire.Frame, room uint64, last
 	of := carriers[b.Kind%wire.MaxKinds]
 	g := &r.g
 	g.kind, g.flags, g.lasting, g.op = of.kind, b.Flags&^wire.SegFirst, lasting, seqnum.Value(b.Op)
-	g.key, g.place = regmem.Key(b.Key), b.Place+uint64(b.Len)
+	g.key, g.place, g.fence = regmem.Key(b.Key), b.Place+uint64(b.Len), seqnum.Value(b.Fence)
 	r.c, r.lo, r.sent, r.got, r.n[1] = c, g.place, nil, nil, uint64(b.Len)
 	if r.by = e.movers.atOnce; lasting {
 		r.by = e.movers.later
@@ -49,15 +49,16 @@ func (e *Endpoint) BeginRun(r *Run, s *Session, f *wire.Frame, room uint64, last
 	}
 }
 
-// ofWrite has a run put parts of a write of the peer's in place. The write has parts in place, f's among them: no fence
-// forbids more, and they have its key.
+// ofWrite has a run put parts of a write of the peer's in place, which has parts in place. f's may not be among them: a
+// peer that breaks clause 6 has it held.
 func (r *Run) ofWrite(room uint64) bool {
 	c, e, g := r.c, r.c.e, &r.g
 	if !g.op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) || !c.admit(g.op) {
 		return false
 	}
 	o := c.rop(g.op)
-	if c.recv.stopped || o.state != ropPartial || o.kind != OpWrite || len(c.recv.redirects) > 0 {
+	if c.recv.stopped || o.state != ropPartial || o.kind != OpWrite || o.key != g.key || !c.allowed(g) ||
+		o.flags&wire.SegLast != 0 && r.lo+room > o.last || len(c.recv.redirects) > 0 {
 		return false
 	}
 	dst, err := c.resolve(g.key, regmem.RemoteWrite, r.lo, room)

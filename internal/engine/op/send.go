@@ -41,7 +41,7 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 	}
 	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
 	wrote := n == 0 && lo > 0 && g.flags&whole == whole // clause 14.9
-	if wrote && !c.tells(lo-1) || !wrote && (lo > size || n > size-lo) {
+	if wrote && !c.tells(g, lo-1) || !wrote && (lo > size || n > size-lo) {
 		c.settle(g.op, false)
 		e.Count.Op.MessagesTooLong++
 		a.Status = abi.StatusTooLong
@@ -83,9 +83,9 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 	return true, nil
 }
 
-// tells reports whether a message may be about a write of n bytes: the owner believes the length.
-func (c *Conn) tells(n uint64) bool {
-	return c.recv.domain != 0 && (n == 0 || n == c.recv.wrote)
+// tells reports whether message g may be about a write of n bytes: the owner believes the length.
+func (c *Conn) tells(g *segment, n uint64) bool {
+	return c.recv.domain != 0 && g.flags&wire.SegNotify != 0 && n <= mostMessage && (n == 0 || n == c.recv.wrote)
 }
 
 // unbuffered refuses a strict message, the next of all, that has no buffer.

@@ -73,6 +73,7 @@ func (e *Endpoint) expireWaiting(now mono.Time) {
 // expireWaiting returns when the next send of the connection is given up.
 func (c *Conn) expireWaiting(now mono.Time) (next mono.Time) {
 	m, next := c.msgs, mono.Never
+	gave := false
 	m.waiting.queue.Remove(func(o sendOp) bool {
 		if o.op.Kind != OpSend || o.op.Patience == 0 || o.op.Patience == NoWait {
 			return false
@@ -82,8 +83,15 @@ func (c *Conn) expireWaiting(now mono.Time) (next mono.Time) {
 			return false
 		}
 		c.giveUp(&o, abi.StatusNoBuffer)
+		gave = true
 		return true
 	})
+	if gave && c.ordered && c.recv.domain != 0 { // clause 22.3
+		m.waiting.queue.Remove(func(o sendOp) bool {
+			c.giveUp(&o, abi.StatusStopped)
+			return true
+		})
+	}
 	c.enterWaiting()
 	if c.state == connClosing {
 		c.drained(now)

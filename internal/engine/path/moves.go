@@ -203,6 +203,28 @@ func (p *Tx) moved(now mono.Time) {
 	p.setState(now, StateGood, why)
 }
 
+// mostAsked is how many addresses a path keeps that were asked by one Probe.
+const mostAsked = 32
+
+// Asked notes that a small Probe leaves for where the path leads.
+func (p *Tx) Asked() {
+	to := &p.Probing.to
+	if !p.Set.isIP(p.Link) || slices.Contains(*to, p.To) {
+		return
+	}
+	if len(*to) >= mostAsked {
+		*to = slices.Delete(*to, 0, 1)
+	}
+	*to = append(*to, p.To)
+}
+
+// answers reports whether an Echo came from an address that its Probe was sent to: a peer may not lead data to somebody
+// who never answered (clause 21.5).
+func (p *Tx) answers(nonce uint64) bool {
+	size, _ := Probed(nonce)
+	return size != 0 || !p.Set.isIP(p.Link) || slices.Contains(p.Probing.to, p.Set.from)
+}
+
 // seek leads a path that is not answered to the next address at which the peer may be.
 func (p *Tx) seek() {
 	s := p.Set

@@ -68,9 +68,10 @@ type probing struct {
 	ackedAt   mono.Time // newest acknowledgement, or start
 	askedAt   mono.Time // when the first of the probe times that ran out in a row did
 
-	Ping  bool   // to be sent
-	Probe bool   // to be sent
-	Echo  []echo // to be returned, in order of arrival, at most MaxLinks
+	Ping  bool         // to be sent
+	Probe bool         // to be sent
+	to    []frame.Addr // where a small one with Nonce was sent, on an IP link: the latest, at most mostAsked
+	Echo  []echo       // to be returned, in order of arrival, at most MaxLinks
 }
 
 // Counters are per path and session.
@@ -304,6 +305,7 @@ func (p *Tx) sendProbe(now mono.Time, size int, joined bool) {
 	}
 	if p.Probing.Nonce == 0 || uint64(uint32(p.Probing.Nonce)) != low {
 		p.Probing.Nonce, p.Probing.probedAt = uint64(p.Set.net.rand.Uint32()|1)<<32|low, now
+		p.Probing.to = p.Probing.to[:0]
 	}
 	p.Probing.Probe = true
 	p.Set.Special |= 1 << p.Link
@@ -327,6 +329,9 @@ func (p *Tx) OnEcho(now mono.Time, nonce uint64) {
 		return
 	}
 	late := nonce == p.PMTU.late
+	if nonce == p.Probing.Nonce && !late && !p.answers(nonce) {
+		return
+	}
 	switch {
 	case nonce == 0 || nonce != p.Probing.Nonce && !late:
 		return

@@ -123,10 +123,13 @@ func (e *Endpoint) signInit(body []byte, to op.NodeID) []byte {
 	return append(body, InitProof(who.Key, body)...)
 }
 
+// mostInit is more bytes than the body of an Init has over IP. Longer ones cost a stranger more than they cost us.
+const mostInit = 256
+
 // knowsUs returns the body of an Init without its proof, if that is right.
 func (e *Endpoint) knowsUs(body []byte) ([]byte, bool) {
 	n := len(body) - wire.ProofLen
-	if n < 0 || e.cfg.Secure == nil {
+	if n < 0 || n > mostInit || e.cfg.Secure == nil {
 		return nil, false
 	}
 	return body[:n], hmac.Equal(body[n:], InitProof(e.cfg.Secure.Public, body[:n]))

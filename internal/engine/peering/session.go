@@ -292,6 +292,9 @@ func (e *Endpoint) OnRetry(now mono.Time, i int, src frame.Addr, number uint32, 
 	if s == nil || !s.asking() || string(s.setup.cookies[i]) == string(r.Cookie) {
 		return
 	}
+	if e.isIP(i) && s.setup.initTo[i] != src && !s.setup.turns.Take(now, retryTime, RankStranger, maxTurns) {
+		return // anybody who sees a session's number can have Inits sent anywhere
+	}
 	if s.setup.cookies != nil && e.cfg.Secure == nil {
 		return // sendInit starts over when no answer comes
 	}
