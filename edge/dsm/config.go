@@ -39,8 +39,10 @@ type Config struct {
 	Locks  int          // Lock takes numbers below it; 0: 1024
 	// words of a rank's log of changed pages: two for each release and one for each run of pages. A rank that has not
 	// looked for longer than the log lasts takes all pages for changed. 0: 8192
-	Log  int
-	Join time.Duration // how long Run waits for the other ranks; 0: a minute
+	Log int
+	// how long rank 0 waits for all others, and each of them for rank 0; then they wait until rank 0 says which did not
+	// come, up to Join and 2 s more. 0: a minute
+	Join time.Duration
 
 	// Checked makes an access that was not declared end the run with the name of the page. It is slow: for tests.
 	Checked bool

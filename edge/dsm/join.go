@@ -28,15 +28,13 @@ const greeting = "edge-dsm 1 %d ranks %d bytes %d locks %d words from %d at %s"
 // join finds the other ranks. All dial rank 0 and learn from it on which nodes the others are; then each dials those of
 // smaller numbers (DSM clause 1).
 func join(ctx context.Context, c *Config) (_ *links, err error) {
-	l := &links{rank: c.Rank, dev: c.Device, lay: newLayout(c), conns: make([]*edge.Conn, c.Ranks),
-		there: make([][2]*edge.RemoteRegion, c.Ranks)}
-	l.ctx, l.end = context.WithCancelCause(ctx)
+	l := newLinks(ctx, c)
 	defer func() {
 		if err != nil {
 			l.leave(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(l.ctx, c.Join)
+	ctx, cancel := context.WithTimeout(l.ctx, patience(c)) // it ends, too, when a rank is lost
 	defer cancel()
 	if l.dev == nil {
 		if l.dev, err = edge.Open(ctx, edge.Config{}); err != nil {
@@ -55,12 +53,24 @@ func join(ctx context.Context, c *Config) (_ *links, err error) {
 	if err := l.meetAll(ctx, c, at); err != nil {
 		return nil, l.missing(c, ctx, err)
 	}
-	for rank := range l.conns {
-		if rank != c.Rank {
-			go l.watch(rank)
-		}
-	}
 	return l, nil
+}
+
+// newLinks returns the links of a rank that has none yet.
+func newLinks(ctx context.Context, c *Config) *links {
+	l := &links{rank: c.Rank, dev: c.Device, lay: newLayout(c), conns: make([]*edge.Conn, c.Ranks),
+		there: make([][2]*edge.RemoteRegion, c.Ranks)}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	return l
+}
+
+// patience is how long a rank tries to join. Rank 0 alone sees which ranks do not come, and says so. It may start Join
+// later than a rank that waits for it, and then waits for Join itself.
+func patience(c *Config) time.Duration {
+	if c.Rank == 0 {
+		return c.Join
+	}
+	return 2*c.Join + farewell
 }
 
 // register makes the regions and the queue.
@@ -78,7 +88,7 @@ func (l *links) register(ctx context.Context, c *Config) (err error) {
 func (l *links) meetAll(ctx context.Context, c *Config, at *edge.Listener) error {
 	nodes := make([]string, c.Ranks)
 	if c.Rank > 0 {
-		if err := l.dial(ctx, c, 0, c.Root); err != nil {
+		if err := l.dialRoot(ctx, c); err != nil {
 			return err
 		}
 		if err := l.awaitRoster(ctx, nodes); err != nil {
@@ -104,6 +114,17 @@ func (l *links) meetAll(ctx context.Context, c *Config, at *edge.Listener) error
 
 // dialPause is between attempts to reach a rank that has not started yet.
 const dialPause = 20 * time.Millisecond
+
+// dialRoot connects to rank 0, for which a rank waits no longer than for all others.
+func (l *links) dialRoot(ctx context.Context, c *Config) error {
+	within, cancel := context.WithTimeout(ctx, c.Join)
+	defer cancel()
+	err := l.dial(within, c, 0, c.Root)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return didNotCome(c, []int{0}, err)
+	}
+	return err
+}
 
 // dial connects to a rank of smaller number.
 func (l *links) dial(ctx context.Context, c *Config, rank int, node string) error {
@@ -167,6 +188,9 @@ func (l *links) exchange(ctx context.Context, rank int, conn *edge.Conn) error {
 	}
 	for i, e := range exports {
 		r, err := conn.Import(ctx, e.name)
+		if end := conn.Err(); err != nil && end != nil {
+			return l.cause(rank, end)
+		}
 		if err != nil {
 			return err
 		}
@@ -175,6 +199,7 @@ func (l *links) exchange(ctx context.Context, rank int, conn *edge.Conn) error {
 		}
 		l.there[rank][i] = r
 	}
+	go l.watch(rank) // while others still join, too
 	return nil
 }
 
@@ -200,7 +225,10 @@ func (l *links) sendRoster(ctx context.Context, nodes []string) error {
 // awaitRoster waits for what sendRoster sends. Rank 0 is the only one connected.
 func (l *links) awaitRoster(ctx context.Context, nodes []string) error {
 	if _, err := l.queue.Wait(ctx, l.note[:]); err != nil {
-		return err
+		return fmt.Errorf("rank 0 did not say where the other ranks are: %w", err)
+	}
+	if l.note[0].Imm&^noteNumber == noteEnding {
+		return &told{lastWords(l.areas[control].Bytes(), l.lay.ending, 0)}
 	}
 	if l.note[0].Imm != noteRoster {
 		return fmt.Errorf("%w: dsm: rank 0 sent notification %#x first", edge.ErrVersion, l.note[0].Imm)
@@ -212,9 +240,19 @@ func (l *links) awaitRoster(ctx context.Context, nodes []string) error {
 	return nil
 }
 
-// missing says which ranks did not come.
+// missing says why not all ranks are connected. What a rank that failed said about it is the best cause, then which one
+// was seen to end, then which ones did not come in time.
 func (l *links) missing(c *Config, ctx context.Context, err error) error {
-	if ctx.Err() == nil || l.ctx.Err() != nil {
+	if errors.Is(err, ErrRank) {
+		return err
+	}
+	if words := protect(func() error { l.heedEnding(); return nil }); words != nil {
+		return words
+	}
+	if cause := context.Cause(l.ctx); errors.Is(cause, ErrRank) {
+		return cause
+	}
+	if c.Rank > 0 || ctx.Err() == nil || l.ctx.Err() != nil {
 		return fmt.Errorf("dsm: rank %d of run %q: %w", c.Rank, c.Name, err)
 	}
 	var ranks []int
@@ -223,6 +261,11 @@ func (l *links) missing(c *Config, ctx context.Context, err error) error {
 			ranks = append(ranks, rank)
 		}
 	}
-	return fmt.Errorf("dsm: rank %d of run %q: ranks %v did not come within %v; start them with the same %s or "+
-		"Config: %w", c.Rank, c.Name, ranks, c.Join, Variable, err)
+	return fmt.Errorf("dsm: rank 0 of run %q: %w", c.Name, didNotCome(c, ranks, err))
+}
+
+// didNotCome is the error of a rank that waited in vain.
+func didNotCome(c *Config, ranks []int, err error) error {
+	return fmt.Errorf("ranks %v did not come within %v; start them with the same %s or Config: %w", ranks, c.Join,
+		Variable, err)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -175,28 +176,57 @@ func (l *links) watch(rank int) {
 	}
 }
 
-// farewell bounds how long a rank that fails tries to say why, and how long one that ends waits for the others.
-const farewell = 2 * time.Second
+// farewell bounds how long a rank that fails tries to say why, parting how long one that ends waits for the others.
+const (
+	farewell = 2 * time.Second
+	parting  = 20 * time.Second
+)
 
-// leave ends all connections: in good order if err is nil, otherwise after telling the others why.
+// leave ends all connections: in good order if err is nil, otherwise after telling the others why. A daemon that is
+// stopped takes nothing, so leave does not wait for ever: what is left goes on by itself.
 func (l *links) leave(err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
-	defer cancel()
+	within := parting
+	if err != nil {
+		within = farewell
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		defer cancel()
+		l.disconnect(ctx, err)
+		l.end(nil)
+		l.release()
+	}()
+	select {
+	case <-gone:
+	case <-time.After(within + farewell): // room for what follows when ctx ends
+		l.end(nil)
+	}
+}
+
+// disconnect ends the connections, by closing them all at once while ctx lasts, or by telling why and aborting them.
+func (l *links) disconnect(ctx context.Context, err error) {
 	if err != nil {
 		l.tell(ctx, err)
 	}
+	var ends sync.WaitGroup
 	for _, c := range l.conns {
 		switch {
 		case c == nil:
 		case err != nil:
-			_ = c.Abort() // it may have ended
+			ends.Go(func() { _ = c.Abort() }) // it may have ended
 		default:
-			_ = c.CloseContext(ctx) // likewise: nobody needs it any more
+			ends.Go(func() { _ = c.CloseContext(ctx) }) // likewise: nobody needs it any more
 		}
 	}
-	l.end(nil)
+	ends.Wait()
+}
+
+// release gives back what join took besides connections, which are ended.
+func (l *links) release() {
 	if l.mine {
-		_ = l.dev.Close() // its connections are ended
+		_ = l.dev.Close()
 		return
 	}
 	for _, r := range l.areas {
