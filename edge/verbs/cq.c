@@ -175,9 +175,10 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		cq->channel->refcnt--;
 	}
 	inbox_forget(&context_of(cq->context)->events, cq);
+	unsigned told = q->told; /* no more are taken */
 	unlock();
 	pthread_mutex_lock(&cq->mutex);
-	while (cq->comp_events_completed != q->told)
+	while (cq->comp_events_completed != told)
 		pthread_cond_wait(&cq->cond, &cq->mutex);
 	pthread_mutex_unlock(&cq->mutex);
 	free(q->ring);
@@ -185,16 +186,19 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	return 0;
 }
 
+/* From here on the queue stays until the event is acknowledged. */
+static void taken(struct event *e)
+{
+	((struct cq *)e->of)->told++;
+}
+
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **context)
 {
-	struct event *e = inbox_take(&((struct channel *)channel)->inbox);
+	struct event *e = inbox_take(&((struct channel *)channel)->inbox, taken);
 	if (e == NULL)
 		return -1;
 	*cq = e->of;
 	*context = (*cq)->cq_context;
-	pthread_mutex_lock(&(*cq)->mutex);
-	((struct cq *)*cq)->told++;
-	pthread_mutex_unlock(&(*cq)->mutex);
 	free(e);
 	return 0;
 }

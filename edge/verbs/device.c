@@ -186,12 +186,10 @@ static void lost(void)
 		async_tell(&c->v.context, IBV_EVENT_DEVICE_FATAL, NULL);
 }
 
-static void forked(bool child)
+static void forked(void)
 {
-	segs_forked(child);
-	if (!child)
-		return;
 	links_forked();
+	recv_forked();
 	contexts = NULL;
 }
 
@@ -220,6 +218,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d)
 		return NULL;
 	}
 	lib_lost = lost;
+	lib_retry = qps_retry;
 	lib_forking = segs_forking;
 	lib_forked = forked;
 	lock();

@@ -52,7 +52,7 @@ static void empty(struct inbox *b)
 		say("an event was told twice");
 }
 
-struct event *inbox_take(struct inbox *b)
+struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
 {
 	lock();
 	b->waiting++;
@@ -70,6 +70,8 @@ struct event *inbox_take(struct inbox *b)
 		bool blocks = !(fcntl(b->fd, F_GETFL) & O_NONBLOCK);
 		if (e != NULL || !blocks) {
 			b->waiting--;
+			if (e != NULL && taken != NULL)
+				taken(e);
 			unlock();
 			errno = EAGAIN;
 			return e;
@@ -117,7 +119,7 @@ void async_tell(struct ibv_context *c, enum ibv_event_type type, void *of)
 
 EXPORT int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
-	struct event *e = inbox_take(&context_of(c)->events);
+	struct event *e = inbox_take(&context_of(c)->events, NULL);
 	if (e == NULL)
 		return -1;
 	*event = ((struct async *)e)->what;

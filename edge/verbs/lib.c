@@ -16,7 +16,7 @@
 enum { TAKE = 64, LOOK_MS = 5, REST_MS = 1000, OPEN_MS = 3000, DEPTH = 4096 };
 
 struct lib lib = { .mu = PTHREAD_MUTEX_INITIALIZER };
-void (*lib_lost)(void), (*lib_forking)(void), (*lib_forked)(bool child);
+void (*lib_lost)(void), (*lib_forking)(void), (*lib_forked)(void), (*lib_retry)(void);
 static bool watching; /* a thread sleeps in the device's descriptor, or is about to */
 static bool helping;  /* the thread runs */
 static bool resting;  /* and looks only now and then, since the program does */
@@ -64,11 +64,11 @@ void say(const char *format, ...)
 static void forked(void)
 {
 	if (lib_forked != NULL)
-		lib_forked(true);
+		lib_forked();
 	pthread_mutex_init(&lib.mu, NULL);
 	lib.dev = NULL;
 	lib.opened = lib.armed = 0;
-	lib.lost = false;
+	lib.lost = lib.starved = false;
 	lib.watchers = NULL;
 	watching = helping = false;
 	kick = -1;
@@ -79,13 +79,6 @@ static void fork_begins(void)
 	lock();
 	if (lib_forking != NULL)
 		lib_forking();
-}
-
-static void fork_is_over(void)
-{
-	if (lib_forked != NULL)
-		lib_forked(false);
-	unlock();
 }
 
 int lib_open(void)
@@ -100,7 +93,7 @@ int lib_open(void)
 	}
 	static bool once;
 	if (!once)
-		pthread_atfork(fork_begins, fork_is_over, forked);
+		pthread_atfork(fork_begins, unlock, forked);
 	once = true;
 	const char *id = edge_device_node(lib.dev);
 	for (int i = 0; i < 8 && strlen(id) == 16; i++) {
@@ -124,10 +117,16 @@ void progress(void)
 	int n = TAKE;
 	if (lib.dev == NULL)
 		return;
+	bool any = false;
 	for (int round = 0; n == TAKE && round < 8; round++) {
 		n = edge_completions(lib.dev, c, TAKE);
+		any |= n > 0;
 		for (int i = 0; i < n; i++)
 			((struct work *)c[i].context)->done(c[i].context, &c[i]);
+	}
+	if (any && lib.starved) {
+		lib.starved = false;
+		lib_retry();
 	}
 	if (!lib.lost && edge_device_error(lib.dev) != 0) {
 		lib.lost = true;

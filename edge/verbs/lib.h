@@ -81,6 +81,7 @@ struct lib {
 	unsigned opened;       /* contexts */
 	unsigned polls;        /* calls of the program that took completions */
 	unsigned armed;        /* completion queues that are to tell of their next entry */
+	bool starved;          /* work waits that libedge had no room for */
 	bool lost;             /* the daemon has gone; the contexts were told */
 	struct watcher *watchers;
 };
@@ -99,7 +100,8 @@ EXPORT void watch(struct watcher *w);   /* for ever */
 EXPORT int64_t now_ms(void);
 EXPORT void say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* to who set EDGE_VERBS_LOG */
 extern void (*lib_lost)(void);   /* for the layers above: the daemon has gone */
-extern void (*lib_forking)(void), (*lib_forked)(bool child);
+extern void (*lib_forking)(void), (*lib_forked)(void); /* the latter in the child */
+extern void (*lib_retry)(void);  /* some work has ended, and lib.starved was set */
 
 /* names.c: unlocked but for names_load */
 void names_load(void);

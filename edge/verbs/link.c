@@ -308,6 +308,12 @@ static bool drained(struct qp *q, int64_t until)
 void link_close(struct qp *q)
 {
 	struct link *l = &q->link;
+	while (l->closing) { /* another thread ends it */
+		unlock();
+		wait_for(-1, 1);
+		lock();
+	}
+	l->closing = true;
 	edge_conn *c = l->conn;
 	if (l->state == LINKED && edge_conn_error(c) == 0) {
 		int64_t until = now_ms() + CLOSE_MS; /* the peer learns what it has sent us */

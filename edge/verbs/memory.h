@@ -37,8 +37,7 @@ struct seg {
 int seg_hold(uintptr_t start, uintptr_t end, struct seg **held, int *n); /* 0 or an errno; at most SEGMENTS of them */
 void seg_release(struct seg **held, int n);
 struct seg *seg_find(uintptr_t at);
-void segs_forking(void); /* before fork */
-void segs_forked(bool child);
+void segs_forking(void); /* before fork, after which seg.c goes on by itself */
 
 /* stage.c. Registered memory of the library's own. */
 struct stage { struct stage *next; edge_region *region; size_t off; char *bytes; unsigned class; };

@@ -30,6 +30,21 @@ int qp_wc_status(int err, bool receives)
 	return receives ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR;
 }
 
+void qps_retry(void)
+{
+	static unsigned from; /* each in its turn is the first */
+	from++;
+	for (unsigned i = 0; i < MAX_QP; i++) {
+		struct qp *q = qps[(from + i) % MAX_QP];
+		if (q == NULL)
+			continue;
+		if (q->srq != NULL)
+			srq_issue(q->srq);
+		recv_issue(q);
+		send_issue(q);
+	}
+}
+
 void qp_error(struct qp *q)
 {
 	if (q->qp.state == IBV_QPS_ERR)
@@ -184,18 +199,21 @@ static void remember(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int ma
 		to->dest_qp_num = a->dest_qp_num;
 }
 
-/* Forgets everything that was posted. */
-static void reset(struct qp *q)
+/* Forgets everything that was posted; false: libedge has some yet, whose memory no other operation may get. */
+static bool reset(struct qp *q)
 {
 	link_close(q);
 	for (unsigned i = q->sq.tail; i != q->sq.head; i++)
-		stage_put(q->sq.ring[i % q->sq.room].stage);
+		if (q->sq.ring[i % q->sq.room].pending == 0)
+			stage_put(q->sq.ring[i % q->sq.room].stage);
 	for (unsigned i = q->rq.tail; i != q->rq.head; i++)
-		stage_put(q->rq.ring[i % q->rq.room].stage);
+		if (!q->rq.ring[i % q->rq.room].posted)
+			stage_put(q->rq.ring[i % q->rq.room].stage);
 	q->sq.head = q->sq.next = q->sq.tail = 0;
 	q->rq.head = q->rq.next = q->rq.tail = 0;
 	cq_forget((struct cq *)q->qp.send_cq, q->qp.qp_num);
 	cq_forget((struct cq *)q->qp.recv_cq, q->qp.qp_num);
+	return q->pending == 0;
 }
 
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
@@ -212,8 +230,10 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	if (err == 0 && to != from) {
 		if (to == IBV_QPS_RESET) {
 			qp->state = IBV_QPS_ERR; /* nothing is posted any more */
-			reset(q);
-			qp->state = to;
+			if (reset(q))
+				qp->state = to;
+			else
+				err = EBUSY;
 		} else if (to == IBV_QPS_ERR) {
 			progress();
 			qp_error(q);
@@ -233,8 +253,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct qp *q = (struct qp *)qp;
 	lock();
-	reset(q);
-	bool unused = q->pending == 0;
+	bool unused = reset(q);
 	qps[qp->qp_num % MAX_QP] = NULL;
 	((struct pd *)qp->pd)->refs--;
 	((struct cq *)qp->send_cq)->users--;

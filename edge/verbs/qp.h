@@ -46,6 +46,7 @@ struct rq { struct recv *ring; unsigned room, head, next, tail; };
 enum linking { ALONE, AWAITED, DIALING, LINKED, BROKEN };
 struct link { /* link.c */
 	enum linking state;
+	bool closing;          /* a thread waits in link_close */
 	edge_conn *conn;
 	char node[65];         /* of the peer, as it is dialled */
 	uint32_t high;         /* half of the keys of the peer's protection domain */
@@ -89,8 +90,11 @@ int recv_fill(struct recv *r, const struct ibv_recv_wr *wr); /* 0 or an errno */
 int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue); /* 0, wc status, or error of libedge */
 void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c);
 void recv_report(struct recv *r, struct qp *q);
+bool recv_room(unsigned posted, unsigned most); /* whether libedge may have more of who has posted some there */
+void recv_forked(void);
 
 /* srq.c */
+void srq_issue(struct srq *s);  /* gives libedge what waits */
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad); /* unlocked */
 
 /* link.c */
@@ -107,6 +111,7 @@ EXPORT void link_down(struct qp *q); /* and ends that in good order: IBV_QPS_ERR
 /* qp.c */
 EXPORT extern struct qp *qps[MAX_QP];   /* by the lower bits of their numbers */
 struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a); /* unlocked */
+void qps_retry(void);            /* gives libedge what it had no room for */
 void qp_error(struct qp *q);     /* IBV_QPS_ERR, and everything flushes */
 int qp_wc_status(int err, bool receives);
 

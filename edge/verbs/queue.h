@@ -19,7 +19,7 @@ EXPORT bool inbox_open(struct inbox *b);
 EXPORT bool inbox_close(struct inbox *b);
 EXPORT void inbox_put(struct inbox *b, struct event *e);
 /* Takes the oldest, waiting for one unless the descriptor was made non-blocking: then errno is EAGAIN. unlocked */
-EXPORT struct event *inbox_take(struct inbox *b);
+EXPORT struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e)); /* taken: with the lock held */
 EXPORT void inbox_forget(struct inbox *b, const void *of); /* frees those about an object that goes */
 
 struct context {

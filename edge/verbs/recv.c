@@ -5,6 +5,11 @@
 
 #include "qp.h"
 
+/* Receives that libedge has. Its operations serve all queue pairs, and sends need some as well: so a queue pair has few
+ * of its receives there, and only one while there are MANY in all. */
+enum { OF_ONE = 256, MANY = 2048, MOST = 3584 };
+static unsigned receives;
+
 void recv_report(struct recv *r, struct qp *q)
 {
 	int status = q->qp.state == IBV_QPS_ERR && r->err != 0 ? IBV_WC_WR_FLUSH_ERR : qp_wc_status(r->err, true);
@@ -42,6 +47,7 @@ void recv_flush(struct qp *q)
 void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
 {
 	r->posted = false;
+	receives--;
 	r->err = c->err;
 	r->size = (uint32_t)c->size;
 	r->imm = c->imm;
@@ -66,6 +72,19 @@ static void received(struct work *w, const edge_completion *c)
 		recv_flush(q);
 	else
 		retire(q);
+	recv_issue(q);
+}
+
+bool recv_room(unsigned posted, unsigned most)
+{
+	bool room = receives < (posted == 0 ? MOST : MANY);
+	lib.starved |= !room;
+	return room && posted < most;
+}
+
+void recv_forked(void)
+{
+	receives = 0;
 }
 
 int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue)
@@ -74,20 +93,23 @@ int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue)
 	int err = gather(pd, r->sge, r->nsge, true, &g);
 	if (err != 0)
 		return err;
-	if (r->stage == NULL && g.n != 1 && (r->stage = stage_get(g.size)) == NULL) /* libedge receives in one piece */
+	bool copies = g.staged || g.n != 1; /* libedge receives in one piece */
+	if (r->stage == NULL && copies && (r->stage = stage_get(g.size)) == NULL)
 		return IBV_WC_LOC_QP_OP_ERR;
 	edge_work k = { .kind = EDGE_RECEIVE, .context = &r->work, .size = g.size };
 	k.local = r->stage != NULL ? r->stage->region : g.piece[0].region;
 	k.local_off = r->stage != NULL ? r->stage->off : g.piece[0].off;
 	err = queue != NULL ? edge_queue_post(queue, &k, NULL) : edge_post(c, &k, NULL);
 	r->posted = err == 0;
+	receives += r->posted;
+	lib.starved |= err == EDGE_ERR_AGAIN;
 	return err;
 }
 
 void recv_issue(struct qp *q)
 {
 	struct rq *rq = &q->rq;
-	while (rq->next != rq->head && q->link.state == LINKED) {
+	while (rq->next != rq->head && q->link.state == LINKED && recv_room(rq->next - rq->tail, OF_ONE)) {
 		struct recv *r = &rq->ring[rq->next % rq->room];
 		int err = recv_post(r, PD(q), q->link.conn, NULL);
 		if (err == EDGE_ERR_AGAIN)

@@ -160,8 +160,10 @@ void seg_release(struct seg **held, int n)
 
 /*
  * fork. Parent and child share the pages that were taken over, and with them a heap, which each of them would change
- * under the other's hands. So the child gets copies, and the parent waits until it has them. Of a segment beyond COPIES
- * bytes it gets the first and the last page alone: the pages between hold nothing but what the program registered.
+ * under the other's hands. So the child gets copies, and the parent waits until it has them. This comes before
+ * libedge's handlers, which write to that heap: handlers run in the order in which they were registered. Of a segment
+ * beyond COPIES bytes it gets the first and the last page alone: the pages between hold nothing but what the program
+ * registered.
  */
 #define COPIES ((size_t)MOST_HEAP)
 
@@ -191,7 +193,7 @@ static void copy_pages(const struct seg *s, uintptr_t from, uintptr_t to)
 		syscall(SYS_mremap, p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, from);
 }
 
-void segs_forked(bool child)
+static void segs_forked(bool child)
 {
 	char byte = 0;
 	for (int i = 0; child && forking[0] >= 0 && i < nsegs; i++) {
@@ -203,6 +205,7 @@ void segs_forked(bool child)
 			copy_pages(s, s->end - PAGE, s->end);
 		}
 	}
+	nsegs = child ? 0 : nsegs;
 	if (forking[0] < 0)
 		return;
 	close(forking[1]); /* of the parent's, which reads the end once the child has closed its own */
@@ -211,5 +214,19 @@ void segs_forked(bool child)
 			;
 	close(forking[0]);
 	forking[0] = forking[1] = -1;
-	nsegs = child ? 0 : nsegs;
+}
+
+static void in_parent(void)
+{
+	segs_forked(false);
+}
+
+static void in_child(void)
+{
+	segs_forked(true);
+}
+
+__attribute__((constructor)) static void first(void)
+{
+	pthread_atfork(NULL, in_parent, in_child);
 }

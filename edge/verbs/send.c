@@ -63,14 +63,14 @@ static void sent(struct work *w, const edge_completion *c)
 	q->pending--;
 	if (c->err != 0 && s->err == 0)
 		s->err = c->err;
-	if (--s->pending > 0 || s->half)
-		return;
-	s->done = true;
-	if (s->err == 0 && is_atomic(s->opcode))
-		sge_in(PD(q), s->sge, s->nsge, (char *)&s->result, 8);
-	else if (s->err == 0 && s->opcode == IBV_WR_RDMA_READ && s->stage != NULL)
-		sge_in(PD(q), s->sge, s->nsge, s->stage->bytes, s->size);
-	send_retire(q);
+	if (--s->pending == 0 && !s->half) {
+		s->done = true;
+		if (s->err == 0 && is_atomic(s->opcode))
+			sge_in(PD(q), s->sge, s->nsge, (char *)&s->result, 8);
+		else if (s->err == 0 && s->opcode == IBV_WR_RDMA_READ && s->stage != NULL)
+			sge_in(PD(q), s->sge, s->nsge, s->stage->bytes, s->size);
+		send_retire(q);
+	}
 	if (q->sq.next != q->sq.head)
 		send_issue(q);
 }
@@ -194,11 +194,13 @@ void send_issue(struct qp *q)
 	while (sq->next != sq->head && q->qp.state == IBV_QPS_RTS) {
 		struct send *s = &sq->ring[sq->next % sq->room];
 		int err = q->link.state == BROKEN ? q->link.err : issue(q, s);
-		if (err == EDGE_ERR_AGAIN)
+		if (err == EDGE_ERR_AGAIN) {
+			lib.starved = true;
 			break;
+		}
 		sq->next++;
 		if (err != 0) {
-			s->err = err;
+			s->err = s->err != 0 ? s->err : err;
 			s->half = false;
 			s->done = s->pending == 0;
 		}

@@ -4,12 +4,11 @@
 
 #include "qp.h"
 
-enum { DEEPEST = 3072 }; /* of the device's buffers, which all of its queues share */
+enum { DEEPEST = 2048 }; /* of the receives that libedge has, which all queues share */
 
-/* Gives libedge what waits. */
-static void post_waiting(struct srq *s)
+void srq_issue(struct srq *s)
 {
-	for (struct recv *r; (r = s->waiting) != NULL && s->pending < DEEPEST;) {
+	for (struct recv *r; (r = s->waiting) != NULL && recv_room(s->pending, DEEPEST);) {
 		int err = recv_post(r, (struct pd *)s->srq.pd, NULL, s->queue);
 		if (err == EDGE_ERR_AGAIN)
 			return;
@@ -43,7 +42,7 @@ static void received(struct work *w, const edge_completion *c)
 		s->limit = 0;
 		async_tell(s->srq.context, IBV_EVENT_SRQ_LIMIT_REACHED, &s->srq);
 	}
-	post_waiting(s);
+	srq_issue(s);
 }
 
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -67,7 +66,7 @@ int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 		*s->last_waiting = r;
 		s->last_waiting = &r->next;
 	}
-	post_waiting(s);
+	srq_issue(s);
 	unlock();
 	return err;
 }

@@ -37,6 +37,7 @@ struct id {
 	struct rdma_cm_id id;
 	struct id *next;
 	enum standing standing;
+	struct id *from;        /* the listener that was asked, until the program has the event */
 	bool alone;             /* has no channel of the program's: calls wait */
 	bool chosen;            /* the port is ours to choose */
 	char node[65];          /* of the peer, as it is dialled */

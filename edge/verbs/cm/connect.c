@@ -6,7 +6,7 @@
 
 #include "cm.h"
 
-enum { DIAL_MS = 20000, LISTENS_MS = 500, AGAIN_MS = 20, TRIES = 16 };
+enum { DIAL_MS = 20000, LISTENS_MS = 500, AGAIN_MS = 20, TRIES = 16, BACKLOG = 128 };
 enum { CONSUMER = 28, NO_SERVICE = 8 }; /* reasons of a rejection (the specification's) */
 
 static const char magic[4] = "ECM1";
@@ -57,7 +57,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	struct id *v = (struct id *)id;
 	char service[32];
-	(void)backlog;
+	(void)backlog; /* BACKLOG whatever it says: a program that asks for few would lose peers that NICs let wait */
 	lock();
 	int err = EDGE_ERR_EXISTS;
 	for (int i = 0; err == EDGE_ERR_EXISTS && i < (v->chosen ? TRIES : 1); i++) {
@@ -218,6 +218,13 @@ static void asked(struct id *l, edge_request *r)
 	size_t n;
 	const void *data = edge_request_data(r, &n);
 	struct greeting g;
+	int waiting = 0;
+	for (const struct id *o = ids; o != NULL; o = o->next)
+		waiting += o->from == l;
+	if (waiting >= BACKLOG) {
+		edge_request_refuse(r, "too many requests wait at the listener");
+		return;
+	}
 	struct id *v = heed(&g, data, n) ? id_make(l->id.channel, l->id.context, l->id.ps) : NULL;
 	if (v == NULL) {
 		edge_request_refuse(r, "not of a connection manager");
@@ -238,6 +245,7 @@ static void asked(struct id *l, edge_request *r)
 	v->request = r;
 	v->peer = g;
 	v->standing = ASKED;
+	v->from = l;
 	snprintf(v->node, sizeof v->node, "%s", edge_request_peer(r));
 	tell(v, l, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &v->peer);
 }

@@ -45,16 +45,22 @@ void tell(struct id *about, struct id *listen, enum rdma_cm_event_type type, int
 	say("identifier %p: %s, %d", (void *)about, rdma_event_str(type), status);
 }
 
+/* From here on the identifiers stay until the event is acknowledged. */
+static void taken(struct event *e)
+{
+	struct rdma_cm_event *cm = &((struct cm_event *)e)->cm;
+	struct id *about = (struct id *)cm->id, *listen = (struct id *)cm->listen_id;
+	about->told++;
+	about->from = NULL;
+	if (listen != NULL)
+		listen->told++;
+}
+
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
-	struct cm_event *e = (struct cm_event *)inbox_take(&((struct cm_channel *)channel)->inbox);
+	struct cm_event *e = (struct cm_event *)inbox_take(&((struct cm_channel *)channel)->inbox, taken);
 	if (e == NULL)
 		return -1;
-	lock();
-	((struct id *)e->cm.id)->told++;
-	if (e->cm.listen_id != NULL)
-		((struct id *)e->cm.listen_id)->told++;
-	unlock();
 	*event = &e->cm;
 	return 0;
 }

@@ -107,6 +107,21 @@ static void end(struct id *v)
 	v->standing = IDLE;
 }
 
+/* Ends the requests at a listener of which the program has not heard. */
+static void forget_requests(const struct id *l)
+{
+	for (struct id **at = &ids, *v; (v = *at) != NULL;) {
+		if (v->from != l) {
+			at = &v->next;
+			continue;
+		}
+		*at = v->next;
+		end(v);
+		inbox_forget(&((struct cm_channel *)v->id.channel)->inbox, v);
+		free(v);
+	}
+}
+
 EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	struct id *v = (struct id *)id;
@@ -119,6 +134,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 		at = &(*at)->next;
 	*at = v->next;
 	end(v);
+	forget_requests(v);
 	inbox_forget(&((struct cm_channel *)id->channel)->inbox, v);
 	while (v->told > 0) { /* another thread has an event of it */
 		unlock();
@@ -158,6 +174,7 @@ EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *cha
 		at = &e->next;
 	}
 	inbox_forget(from, v);
+	forget_requests(v); /* their events are in the other channel: the peers are refused */
 	bool was = v->alone;
 	id->channel = channel;
 	v->alone = alone;

@@ -79,6 +79,7 @@ pair 18515 ib_send_bw -F -x 0 -n 1000 -e
 pair 18515 ib_send_lat -F -x 0 -n 1000 -e
 pair 18515 ib_write_bw -F -x 0 -n 1000 -q 8
 pair 18515 ib_write_bw -F -x 0 -n 1000 -b
+pair 18515 ib_send_bw -F -x 0 -n 2000 -q 16 -r 512 # more receives than a device has operations
 pair 18515 ib_send_bw -F -x 0 -n 1000 -r 128 --use-srq -q 4
 echo "perftest: ok"
 

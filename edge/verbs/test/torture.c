@@ -22,7 +22,8 @@
 
 #include <infiniband/verbs.h>
 
-enum { SLOTS = 32, SLOT = 64 << 10, DEPTH = 64, MEMORY = (SLOTS + 1) * SLOT, BUFFER = SLOT + 64, SECONDS = 60 };
+enum { SLOTS = 32, SLOT = 64 << 10, DEPTH = 64, MEMORY = (SLOTS + 1) * SLOT, BUFFER = SLOT + 64, HEAD = 40,
+       SECONDS = 60 };
 
 #define CHECK(is, ...) do { if (!(is)) fail(__VA_ARGS__); } while (0)
 
@@ -40,10 +41,11 @@ struct end {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
-	struct ibv_mr *mr, *buffers;
+	struct ibv_mr *mr, *buffers, *tails;
 	struct ibv_qp *qp;
 	char *memory;  /* that the peer reaches: slots, then a counter */
 	char *buffer;  /* DEPTH for receives, DEPTH for sends and reads */
+	char *tail;    /* shared memory, which the library copies: of a third of the receives all but HEAD bytes */
 	int tcp;
 	uint32_t high; /* of the peer's */
 	uint64_t address, received;
@@ -109,7 +111,9 @@ static bool open_end(struct end *e)
 	e->mr = ibv_reg_mr(e->pd, e->memory, MEMORY, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 	                   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 	e->buffers = ibv_reg_mr(e->pd, e->buffer, 2 * DEPTH * BUFFER, IBV_ACCESS_LOCAL_WRITE);
-	return e->mr != NULL && e->buffers != NULL;
+	e->tail = mmap(NULL, DEPTH * BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	e->tails = ibv_reg_mr(e->pd, e->tail, DEPTH * BUFFER, IBV_ACCESS_LOCAL_WRITE);
+	return e->mr != NULL && e->buffers != NULL && e->tails != NULL;
 }
 
 static void close_end(struct end *e)
@@ -118,12 +122,15 @@ static void close_end(struct end *e)
 		CHECK(ibv_dereg_mr(e->mr) == 0, "ibv_dereg_mr");
 	if (e->buffers != NULL)
 		CHECK(ibv_dereg_mr(e->buffers) == 0, "ibv_dereg_mr");
+	if (e->tails != NULL)
+		CHECK(ibv_dereg_mr(e->tails) == 0, "ibv_dereg_mr");
 	if (e->cq != NULL)
 		CHECK(ibv_destroy_cq(e->cq) == 0 && ibv_dealloc_pd(e->pd) == 0, "something is in use");
 	if (e->context != NULL)
 		ibv_close_device(e->context);
 	if (e->memory != NULL) {
 		munmap(e->memory, MEMORY);
+		munmap(e->tail, DEPTH * BUFFER);
 		free(e->buffer - 40);
 	}
 	*e = (struct end){ .tcp = e->tcp };
@@ -131,8 +138,14 @@ static void close_end(struct end *e)
 
 static void post_receive(struct end *e, uint64_t i)
 {
-	struct ibv_sge s = { .addr = (uintptr_t)e->buffer + i % DEPTH * BUFFER, .length = BUFFER, .lkey = e->buffers->lkey };
-	struct ibv_recv_wr w = { .wr_id = i, .sg_list = &s, .num_sge = 1 }, *bad;
+	uint64_t at = i % DEPTH * BUFFER;
+	struct ibv_sge s[2] = { { .addr = (uintptr_t)e->buffer + at, .length = BUFFER, .lkey = e->buffers->lkey },
+		{ .addr = (uintptr_t)e->tail + at, .length = BUFFER - HEAD, .lkey = e->tails->lkey } };
+	struct ibv_recv_wr w = { .wr_id = i, .sg_list = s, .num_sge = 1 }, *bad;
+	if (i % 3 == 0) {
+		s[0].length = HEAD;
+		w.num_sge = 2;
+	}
 	CHECK(ibv_post_recv(e->qp, &w, &bad) == 0, "ibv_post_recv");
 }
 
@@ -140,7 +153,7 @@ static void post_receive(struct end *e, uint64_t i)
 static bool meet(struct end *e)
 {
 	struct ibv_qp_init_attr init = { .send_cq = e->cq, .recv_cq = e->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 64 } };
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64 } };
 	e->qp = ibv_create_qp(e->pd, &init);
 	if (e->qp == NULL)
 		return false;
@@ -372,7 +385,9 @@ static void check(struct end *e, const struct ibv_wc *w, uint64_t number)
 		return;
 	}
 	struct message m;
-	const char *b = e->buffer + w->wr_id % DEPTH * BUFFER;
+	char *b = e->buffer + w->wr_id % DEPTH * BUFFER;
+	if (w->wr_id % 3 == 0 && w->byte_len > HEAD)
+		memcpy(b + HEAD, e->tail + w->wr_id % DEPTH * BUFFER, w->byte_len - HEAD);
 	memcpy(&m, b, sizeof m);
 	CHECK(m.number == number && w->byte_len == sizeof m + m.size && is_filled(b + sizeof m, m.size, m.number),
 	      "message %lu of %u bytes, wanted %lu", m.number, w->byte_len, number);
@@ -382,7 +397,6 @@ static void serve_one(struct end *e)
 {
 	uint64_t number = 0;
 	struct ibv_wc w;
-	memset(e->memory + (size_t)SLOTS * SLOT, 0, 8);
 	for (;;) {
 		int n = ibv_poll_cq(e->cq, 1, &w);
 		CHECK(n >= 0, "ibv_poll_cq");
@@ -444,6 +458,9 @@ static int forks(void)
 	int status;
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child sees other bytes, or has no device");
 	CHECK(strcmp(near, "parent") == 0, "the child's write is seen: %s", near);
+	void *late = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *shared = ibv_reg_mr(e.pd, late, 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(shared != NULL && ibv_dereg_mr(shared) == 0, "the parent's device does not survive its child");
 	CHECK(ibv_dereg_mr(mr) == 0 && strcmp(near, "parent") == 0 && strcmp(there, "registered") == 0, "after ibv_dereg_mr");
 	close_end(&e);
 	puts("fork: ok");
