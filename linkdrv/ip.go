@@ -61,13 +61,13 @@ type ipIn struct {
 	iovs  []unix.Iovec
 	names []unix.RawSockaddrInet6
 	ctls  [][ipControl]byte
-	have  int    // messages received
-	next  int    // of them, not opened yet
-	rest  []byte // of the open one
-	step  int    // length of its frames, but for the last
-	from  Addr   // its source
+	have  int             // messages received
+	next  int             // of them, not opened yet
+	rest  []byte          // of the open one
+	step  int             // length of its frames, but for the last
+	from  Addr            // its source
 	of    [SendBatch]Addr // as many as one message has frames
-	n     int // frames of the latest Recv
+	n     int             // frames of the latest Recv
 }
 
 // ipOut is the argument of sendmmsg.
