@@ -34,7 +34,8 @@ test: build       ## everything that must pass, as root or as a user who may mak
 	LAZYALL=1 $(GO) test -timeout 8m ./internal/engine
 
 race:             ## the same under the race detector, for the packages that have goroutines
-	$(GO) test -race -timeout 10m ./edge ./edge/dsm ./edge/stream ./edge/examples ./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
+	$(GO) test -race -timeout 10m ./edge ./edge/dsm ./edge/stream ./edge/examples \
+		./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
 
 lint:             ## staticcheck, at the version that go.mod names
 	$(GO) tool staticcheck ./...
@@ -92,7 +93,8 @@ packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabri
 		$(MAKE) -C edge/preload install OUT=$(CURDIR)/out/preload/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/ofi install OUT=$(CURDIR)/out/ofi/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/verbs install OUT=$(CURDIR)/out/verbs/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
-		for of in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs; do GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
+		for of in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs; do \
+			GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
 	done
 	@test "$$($(GO) env GOARCH)" != "$$(dpkg --print-architecture 2>/dev/null)" || deploy/packages.check.sh out/packages '$(VERSION)' '$(CC)'
 
@@ -106,7 +108,7 @@ test-c:           ## its tests: by itself, under ASan and UBSan, and under TSan;
 	$(GO) vet -tags ctest ./edge/c/drive
 	for form in plain asan tsan; do CTEST=$(CURDIR)/out/c/$$form $(DRIVE) -timeout 8m ./edge/c/drive || exit 1; done
 
-lab-c: build      ## edge-run, libfabric's provider and libibverbs with real programs and faults, as root: the short form
+lab-c: build      ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form
 	$(MAKE) -C edge/preload lab-short
 	$(MAKE) -C edge/ofi lab-short
 	$(MAKE) -C edge/verbs lab-short

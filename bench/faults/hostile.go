@@ -148,7 +148,8 @@ func (t *Trial) assault(kind string, restart bool) *assault {
 	return a
 }
 
-// aim has the injector send to the daemon or to nobody, at a rate or as fast as it can.
+// aim makes the injector send frames to the daemon or to an address without a host. rate limits it, in frames
+// a second; 0: no limit.
 func (t *Trial) aim(a *assault, at string, rate int) {
 	a.injector.ask(Order{Do: DoAim, Name: at, Rate: rate}, func(e *Event) bool { return e.Aimed == at })
 }

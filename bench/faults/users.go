@@ -149,7 +149,8 @@ func (t *Trial) all(what string, counted, injected uint64) {
 
 // What one user leaves to another, by whatever number of clients, requests and user numbers he takes.
 
-// usageClients are the clients of the user who asks: each has a request outstanding, which takes thousands of pieces.
+// usageClients is how many clients of one user request the usage of memory. Each has one request outstanding, which
+// takes thousands of pieces.
 const usageClients = 32
 
 // subordinates is the number of subordinate users whom one user has. Their numbers are in no file of the host: they

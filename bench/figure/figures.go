@@ -128,7 +128,7 @@ func (f *Figure) throughputs(rows []entry, tests ...string) Figure {
 	return f.done(st)
 }
 
-// What is drawn of a row.
+// The values of a row that figures draw.
 func gbits(e entry) float64    { return e.Throughput * 8 / 1e9 }
 func millions(e entry) float64 { return e.OperationsPerSecond / 1e6 }
 func median(e entry) float64   { return micros(e.Latency, e.Latency.P50) }

@@ -295,7 +295,7 @@ func (c *Cluster) PeersFile(host int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("h%d.peers", host))
 }
 
-// makeKeys gives each host a key and has it authorise the others, as an administrator of real hosts does with edgectl
+// makeKeys gives each host a key and writes the others' keys to its peers file, as an administrator does with edgectl
 // key and edgectl peers.
 func (c *Cluster) makeKeys() {
 	if !c.Encrypted() {

@@ -39,7 +39,7 @@ type Result struct {
 type Row struct {
 	Task
 	Alone float64     `json:"alone"` // seconds of the sequential run
-	Same  bool        `json:"same"`  // the result has the bits of the sequential run
+	Same  bool        `json:"same"`  // the result equals the sequential run's, bit for bit
 	Stats []dsm.Stats `json:"stats"` // by rank
 }
 

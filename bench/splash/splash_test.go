@@ -63,7 +63,7 @@ func together(t *testing.T, k *Kernel, size, ranks int, checked bool) (digest ui
 	return digest
 }
 
-// What is written by hand computes the same as the kernel it is compared with.
+// The versions with hand-written messages compute the same results as the kernels that they are compared with.
 func TestByHand(t *testing.T) {
 	const s, ranks = 32, 3
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
