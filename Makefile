@@ -22,7 +22,7 @@ pgo:              ## renews the profiles that the compiler uses for the hot path
 demo: build       ## two hosts on this machine, all three benchmarks, out/demo.html
 	bin/edgebench demo -o out
 
-figures: build    ## the MultiEdge paper's figures and further ones: out/figures/index.html, which names the rest
+figures: build    ## the five papers' figures and further ones, with the papers' numbers: out/figures/index.html
 	bin/edgebench figures -o out/figures
 
 figures-readme: build  ## measures what README.md and docs/PERFORMANCE.md say anew, 11 minutes; bench/figures.sh has the commands

@@ -8,22 +8,37 @@ import (
 	"multiedge/bench/report"
 )
 
+// measured is what the sources have, by what it was measured for.
+type measured struct {
+	base, links, conns, shards, sched, poll rowset
+	copies, aligned, places, turns          rowset // turns: interleaved with other transports
+}
+
+// rowset is the rows that were measured for one purpose.
+type rowset []entry
+
+func partsOf(sources []Source) (m measured) {
+	var rest []entry
+	m.copies, m.aligned, rest = copyRows(entries(sources, single))
+	m.shards, rest = shardRows(rest)
+	m.sched, rest = varied(rest, "scheduler", nothing)
+	m.poll, rest = varied(rest, "poll", nothing)
+	m.conns, rest = varied(rest, "connections", nothing)
+	m.links, m.base = linkRows(rest)
+	m.places = entries(sources, func(r *report.Row) bool { return r.Test == report.Place && r.Error == "" })
+	m.turns = entries(sources, interleaved)
+	return m
+}
+
 // Build returns the figures that the sources have data for, in the paper's order.
 func Build(sources []Source) []Figure {
-	copies, aligned, rest := copyRows(entries(sources, single))
-	shards, rest := shardRows(rest)
-	sched, rest := varied(rest, "scheduler", nothing)
-	poll, rest := varied(rest, "poll", nothing)
-	conns, rest := varied(rest, "connections", nothing)
-	links, rest := linkRows(rest)
-	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), polling(poll),
-		pollingCPU(poll), schedulers(sched), linkScaling(links), connScaling(conns), shardScaling(shards),
-		shardCPU(shards)}
-	places := entries(sources, func(r *report.Row) bool { return r.Test == report.Place && r.Error == "" })
-	all = append(all, zeroCopy(copies), zeroCopyCPU(copies), zeroCopyLatency(copies), alignment(aligned),
-		placing(places))
-	swept, few := sweptRows(entries(sources, interleaved))
-	all = append(append(besideFigures(swept), all...), comparisons(few)...)
+	m := partsOf(sources)
+	swept, few := sweptRows(m.turns)
+	all := append(besideFigures(swept), throughput(m.base), latency(m.base), percentiles(m.base), cpu(m.base),
+		rate(m.base), polling(m.poll), pollingCPU(m.poll), schedulers(m.sched), linkScaling(m.links),
+		connScaling(m.conns), shardScaling(m.shards), shardCPU(m.shards), zeroCopy(m.copies), zeroCopyCPU(m.copies),
+		zeroCopyLatency(m.copies), alignment(m.aligned), placing(m.places))
+	all = append(all, comparisons(few)...)
 	all = slices.DeleteFunc(all, func(f Figure) bool { return len(f.Panels) == 0 })
 	for i := range all {
 		all[i].explain()

@@ -26,18 +26,37 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 
 // page is what the template shows.
 type page struct {
-	Title   string
-	Heads   []headView
-	Tiles   []tile
-	Figures []figureView
-	Links   []LinkCurve
-	Ratios  []Ratio
-	Besides []besideView
-	Busy    []string
-	Index   []Drawn
-	Rows    []entryView
-	Data    template.JS
+	Title    string
+	Heads    []headView
+	Tiles    []tile
+	Figures  []figureView
+	Links    []LinkCurve
+	Ratios   []Ratio
+	Besides  []besideView
+	Busy     []string
+	Index    []Drawn
+	Exhibits []Exhibit
+	Claims   []Claim
+	Studies  []string // whose pages are beside this one
+	Rows     []entryView
+	Data     template.JS
 }
+
+// figures are those of the page: with the claims' own, if it has any.
+func (p page) figures(sources []Source) []Figure {
+	if len(p.Claims) == 0 {
+		return Build(sources)
+	}
+	return append(Build(sources), claimFigure(p.Claims))
+}
+
+// Shows reports whether the figure of that ID is on the page.
+func (p page) Shows(id string) bool {
+	return slices.ContainsFunc(p.Figures, func(f figureView) bool { return f.ID == id })
+}
+
+// Has reports whether the page of a study lies beside this one.
+func (p page) Has(study string) bool { return slices.Contains(p.Studies, study) }
 
 type headView struct {
 	Name string
@@ -158,7 +177,7 @@ func HTML(w io.Writer, title string, sources []Source) error {
 
 func (p page) write(w io.Writer, sources []Source) error {
 	p.Tiles, p.Links, p.Ratios, p.Besides = tiles(sources), Links(sources), Ratios(sources), besideViews(sources)
-	for _, f := range Build(sources) {
+	for _, f := range p.figures(sources) {
 		p.Figures = append(p.Figures, f.view())
 	}
 	files := make([]*report.File, len(sources))

@@ -79,7 +79,7 @@ func (p page) writeDir(dir string, sources []Source) (names []string, err error)
 			names = append(names, filepath.Join(dir, name))
 			kit.Check(save(names[len(names)-1], form))
 		}
-		for _, f := range Build(sources) {
+		for _, f := range p.figures(sources) {
 			put(f.ID+".svg", func(w io.Writer) error { _, err := w.Write(f.SVG()); return err })
 			put(f.ID+".png", f.PNG)
 		}

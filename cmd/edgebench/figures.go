@@ -21,8 +21,8 @@ import (
 	"multiedge/bench/report"
 )
 
-// figuresCmd draws the figures of the catalogue: those of the MultiEdge paper that can be drawn, and others of this
-// project's. The other papers' are drawn by commands of their own, which the list names.
+// figuresCmd draws the figures of the five papers that can be drawn, and others of this project's: the MultiEdge
+// paper's itself, the other papers' by the commands of edgestudy.
 type figuresCmd struct {
 	Out      string   `short:"o" default:"out/figures" help:"Directory for the figures, the page index.html, and the results of each measurement, in results/ (default: ${default})." placeholder:"DIR"`
 	From     string   `help:"Measure nothing: draw the result files in this directory and below it." type:"existingdir" placeholder:"DIR"`
@@ -40,6 +40,7 @@ type figureSet struct {
 	runs  func() [][]string // command lines; what they have in common is added
 	turns bool              // the commands have no rounds of their own: all are run so often, in turns
 	bare  bool              // takes neither time nor rounds
+	study bool              // the command is edgestudy's; its pages lie in a directory of the set's name
 }
 
 // figureSets are all of them. Each command is the one a person would type.
@@ -50,25 +51,26 @@ func figureSets() []figureSet {
 	}
 	return []figureSet{
 		{name: "demo", draws: []string{"beside-"}, runs: one("demo"), bare: true},
-		{name: "base", draws: []string{"throughput", "latency", "percentiles", "cpu"}, turns: true,
+		{name: "base", draws: []string{"throughput", "latency", "percentiles", "cpu", "papers"}, turns: true,
 			runs: func() (lines [][]string) {
 				for _, links := range []string{"1", "2"} {
-					for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+					for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong, report.Read} {
 						lines = append(lines, []string{test, "--lab", "--lab-links", links, "--cpu", "-s", sizes})
 					}
 				}
 				return lines
 			}},
 		{name: "rate", draws: []string{"rate"}, turns: true, runs: one("rate --lab -s 8,64,512")},
-		{name: "polling", draws: []string{"polling", "polling-cpu"}, runs: one("polling --lab")},
-		{name: "schedulers", draws: []string{"schedulers"}, runs: one("schedulers --lab -s 4k,64k,1m")},
-		{name: "links", draws: []string{"links"}, runs: one("links --lab")},
+		{name: "polling", draws: []string{"polling", "polling-cpu", "papers"}, runs: one("polling --lab")},
+		{name: "schedulers", draws: []string{"schedulers", "papers"}, runs: one("schedulers --lab -s 4k,64k,1m")},
+		{name: "links", draws: []string{"links", "papers"}, runs: one("links --lab")},
 		{name: "connections", draws: []string{"connections"}, turns: true, runs: func() [][]string {
 			return [][]string{strings.Fields("one-way --lab --conns 1,10,100,1000"),
 				strings.Fields("rate --lab --conns 1,10,100,1000")}
 		}},
 		{name: "shards", draws: []string{"shards", "shards-cpu"}, runs: one("shards --lab")},
-		{name: "zero-copy", draws: []string{"zero-copy", "zero-copy-cpu", "zero-copy-latency", "alignment", "exchange"},
+		{name: "zero-copy", draws: []string{"zero-copy", "zero-copy-cpu", "zero-copy-latency", "alignment", "exchange",
+			"papers"},
 			runs: one("zero-copy --lab --cpu")},
 		{name: "compare", draws: []string{"compare-"}, runs: func() (lines [][]string) {
 			for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong, report.Read} {
@@ -76,6 +78,11 @@ func figureSets() []figureSet {
 			}
 			return lines
 		}},
+		{name: "utlb", study: true, runs: one("utlb")},
+		{name: "dhl", study: true, runs: one("dhl")},
+		{name: "notify", study: true, runs: one("notify --lab")},
+		{name: "eager", study: true, runs: one("eager --lab")},
+		{name: "ondemand", study: true, runs: one("ondemand --lab --quick")},
 	}
 }
 
@@ -88,6 +95,7 @@ func (c *figuresCmd) Run(ctx context.Context) error {
 		return errors.New("--only chooses what is measured, --from measures nothing: leave one of them out")
 	}
 	if c.List {
+		printExhibits(os.Stdout)
 		printCatalogue(os.Stdout, figure.Catalogue(), false)
 		return nil
 	}
@@ -103,11 +111,19 @@ func (c *figuresCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	names, err := figure.WriteIndex(c.Out, "MultiEdge: all figures", sources)
+	studies, err := studiesIn(c.Out)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	names, err := figure.WriteIndex(c.Out, "MultiEdge: all figures", sources, studyNames(studies))
 	if err != nil {
 		return errors.Join(failed, err)
 	}
 	printCatalogue(os.Stdout, figure.Found(sources), true)
+	figure.PrintClaims(os.Stdout, figure.Claims(sources))
+	for _, s := range studies {
+		fmt.Println(s)
+	}
 	fmt.Fprintf(os.Stderr, "%d files; open %s\n", len(names), filepath.Join(c.Out, "index.html"))
 	return failed
 }
@@ -153,44 +169,23 @@ func (c *figuresCmd) measure(ctx context.Context, sets []figureSet, dir string) 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	type run struct {
-		args []string
-		file string
-	}
-	var runs []run
+	var runs []figureRun
 	for _, s := range sets {
-		old, _ := filepath.Glob(filepath.Join(dir, s.name+".*.json"))
-		for _, name := range old { // results of an earlier run would be drawn as well
-			if err := os.Remove(name); err != nil {
-				return err
-			}
+		more, err := c.runsOf(s, dir, len(runs))
+		if err != nil {
+			return err
 		}
-		times := 1
-		if s.turns {
-			times = int(c.Rounds)
-		}
-		for range times {
-			for _, line := range s.runs() {
-				r := run{args: line, file: filepath.Join(dir, fmt.Sprintf("%s.%d.json", s.name, len(runs)))}
-				if !s.bare {
-					r.args = append(r.args, "-D", fmt.Sprint(time.Duration(c.Duration)), "-o", r.file)
-					if !s.turns {
-						r.args = append(r.args, "--rounds", fmt.Sprint(c.Rounds))
-					}
-				}
-				runs = append(runs, r)
-			}
-		}
+		runs = append(runs, more...)
 	}
 	p := report.NewProgress(os.Stderr, len(runs))
 	defer p.Clear()
 	for i, r := range runs {
-		line := "edgebench " + strings.Join(r.args, " ")
+		line := r.program + " " + strings.Join(r.args, " ")
 		if p == nil {
 			fmt.Fprintf(os.Stderr, "[%d/%d] %s\n", i+1, len(runs), line)
 		}
 		p.Update(line, 0)
-		if err := runSelf(ctx, self, r.args, r.file); err != nil {
+		if err := r.run(ctx, self); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -199,6 +194,59 @@ func (c *figuresCmd) measure(ctx context.Context, sets []figureSet, dir string) 
 		p.Step()
 	}
 	return failed
+}
+
+// figureRun is one command line that measures.
+type figureRun struct {
+	program string // edgebench or edgestudy
+	args    []string
+	file    string // that the results go to; empty: the command line says it
+}
+
+// runsOf are the command lines of a set. The results of an earlier run, which would be drawn as well, are removed. from
+// numbers the files.
+func (c *figuresCmd) runsOf(s figureSet, dir string, from int) (runs []figureRun, err error) {
+	if s.study {
+		args := append(s.runs()[0], "-o", filepath.Join(c.Out, s.name)+"/")
+		return []figureRun{{program: "edgestudy", args: args}}, nil
+	}
+	old, _ := filepath.Glob(filepath.Join(dir, s.name+".*.json"))
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+	}
+	times := 1
+	if s.turns {
+		times = int(c.Rounds)
+	}
+	for range times {
+		for _, line := range s.runs() {
+			r := figureRun{"edgebench", line, filepath.Join(dir, fmt.Sprintf("%s.%d.json", s.name, from+len(runs)))}
+			if !s.bare {
+				r.args = append(r.args, "-D", fmt.Sprint(time.Duration(c.Duration)), "-o", r.file)
+				if !s.turns {
+					r.args = append(r.args, "--rounds", fmt.Sprint(c.Rounds))
+				}
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
+// run runs it; edgestudy lies beside this program, or where commands are found.
+func (r figureRun) run(ctx context.Context, self string) error {
+	if r.program == "edgestudy" {
+		path := filepath.Join(filepath.Dir(self), r.program)
+		if _, err := os.Stat(path); err != nil {
+			if path, err = exec.LookPath(r.program); err != nil {
+				return fmt.Errorf("%w: it draws this paper's figures; put it beside edgebench", err)
+			}
+		}
+		return runQuiet(ctx, path, r.args)
+	}
+	return runSelf(ctx, self, r.args, r.file)
 }
 
 // runSelf runs a command of this program that leaves its results in file.
@@ -255,28 +303,41 @@ func (c *figuresCmd) sources(dir string) (list []figure.Source, err error) {
 	return list, err
 }
 
+// printExhibits lists every figure and table of the papers, and what draws it.
+func printExhibits(w io.Writer) {
+	for _, e := range figure.Exhibits() {
+		by := strings.Join(e.Figures, ", ")
+		if e.Study != "" {
+			by = strings.TrimPrefix(by+", edgestudy "+e.Study, ", ")
+		}
+		if e.Why != "" {
+			by = "not drawn: " + e.Why
+		}
+		fmt.Fprintf(w, "%-21s %-58s %s\n", e.Paper+" "+e.Name, e.What, by)
+		if e.Differs != "" {
+			fmt.Fprintf(w, "%80s (%s)\n", "", e.Differs)
+		}
+	}
+	fmt.Fprintln(w)
+}
+
 // printCatalogue lists figures; with found, whether each was drawn.
 func printCatalogue(w io.Writer, list []figure.Drawn, found bool) {
 	fmt.Fprintf(w, "%-20s %-40s %s\n", "figure", "of the paper", "what it shows")
 	for _, d := range list {
-		id, state := d.ID, ""
-		switch {
-		case d.Elsewhere:
-			id, state = "-", " (drawn by the command "+d.Command+")"
-		case id == "":
-			id, state = "-", " (not drawn: "+d.Why+")"
-		case found && !d.Here:
+		state := ""
+		if found && !d.Here {
 			state = " (no results)"
 		}
-		fmt.Fprintf(w, "%-20s %-40s %s%s\n", id, cmp.Or(d.Paper, "-"), d.What, state)
-		if !found && d.Command != "" && !d.Elsewhere {
+		fmt.Fprintf(w, "%-20s %-40s %s%s\n", d.ID, cmp.Or(d.Paper, "-"), d.What, state)
+		if !found {
 			fmt.Fprintf(w, "%-61s %s\n", "", d.Command)
 		}
 	}
 	if !found {
 		var names []string
 		for _, s := range figureSets() {
-			names = append(names, s.name+" ("+strings.Join(s.draws, ", ")+")")
+			names = append(names, strings.TrimSuffix(s.name+" ("+strings.Join(s.draws, ", ")+")", " ()"))
 		}
 		fmt.Fprintf(w, "\nsets for --only: %s\n", strings.Join(names, "; "))
 	}

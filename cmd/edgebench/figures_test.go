@@ -11,7 +11,7 @@ import (
 	"multiedge/bench/report"
 )
 
-// Every figure of the catalogue is in one set, so that it is measured.
+// Every figure of the catalogue is in one set, so that it is measured; the paper's numbers are of several sets.
 func TestFigureSetsMeasureTheCatalogue(t *testing.T) {
 	for _, d := range figure.Catalogue() {
 		n := 0
@@ -23,12 +23,13 @@ func TestFigureSetsMeasureTheCatalogue(t *testing.T) {
 				n++
 			}
 		}
-		if d.ID != "" && n != 1 {
+		if n != 1 && d.ID != "papers" || n == 0 {
 			t.Errorf("%s is measured by %d sets", d.ID, n)
 		}
 	}
 	for only, want := range map[string]string{"": "demo base rate", "polling-cpu,links": "polling links",
 		"zero-copy,alignment": "zero-copy", "compare-one-way-1M-mtu9000": "compare", "beside-cpu": "demo",
+		"papers": "base polling schedulers links zero-copy", "utlb": "utlb",
 		"nothing": "error"} {
 		c := figuresCmd{}
 		if only != "" {

@@ -40,7 +40,7 @@ type commands struct {
 	Profile    profileCmd    `cmd:"" set:"sizes=1m; ping-pong and rate 8" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 	Server     serverCmd     `cmd:"" help:"Serve clients of another host."`
-	Figures    figuresCmd    `cmd:"" help:"Draw the MultiEdge paper's figures and further ones: measures each in a short form, or draws the results in --from; --list names each one's paper and figure, what is not drawn, and the commands that draw other papers'."`
+	Figures    figuresCmd    `cmd:"" help:"Draw the figures of the five papers, and further ones: measures each in a short form, or draws the results in --from, and says which claims of the papers hold; --list names every figure and table, what draws it, or why nothing does."`
 	Machine    machineCmd    `cmd:"" help:"What elementary operations cost on this machine: system calls, switches, wake-ups, first touch, copies, ciphers; about a second."`
 	Plot       plotCmd       `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
 
