@@ -2,8 +2,8 @@ package figure
 
 import "slices"
 
-// Exhibit is a figure or a table of one of the five founding papers: MultiEdge is Passas 2008, UTLB Chen 1998, DHL Azimi
-// and Bilas, VMMC Chen 1999, EDT Won 2008. Diagrams and set-up are left out.
+// Exhibit is a figure or a table of one of the five founding papers: MultiEdge is Passas 2008, UTLB Chen 1998, DHL
+// Azimi and Bilas, VMMC Chen 1999, EDT Won 2008. Diagrams and set-up are left out.
 type Exhibit struct {
 	Paper, Name, What string
 
@@ -27,13 +27,16 @@ var multiedge = []Exhibit{
 	{"MultiEdge", "figure 3.2", "what processor time goes to", []string{"cpu", "papers"}, "", "one and two links", ""},
 	{"MultiEdge", "figure 3.3", "polling instead of interrupts", []string{"polling", "polling-cpu", "papers"}, "",
 		"one link", ""},
-	{"MultiEdge", "figure 3.4", "no copies", []string{"zero-copy", "zero-copy-cpu", "papers"}, "", "one link (nocp)", ""},
+	{"MultiEdge", "figure 3.4", "no copies",
+		[]string{"zero-copy", "zero-copy-cpu", "papers"}, "", "one link (nocp)", ""},
 	{"MultiEdge", "figure 3.5", "schedulers over unequal links", []string{"schedulers", "papers"}, "",
 		"one-way; 4:1:1:1:1 beside the paper's rates", ""},
-	{"MultiEdge", "figure 3.6", "copies of memory", []string{"exchange", "papers"}, "", "time instead of throughput", ""},
+	{"MultiEdge", "figure 3.6", "copies of memory",
+		[]string{"exchange", "papers"}, "", "time instead of throughput", ""},
 	{"MultiEdge", "figure 3.7", "pinning and remapping pages", []string{"exchange", "papers"}, "utlb",
 		"remapping by the figure, pinning by edgestudy utlb (VMMC table 2)", ""},
-	{"MultiEdge", "figure 3.8", "copies left out one by one", []string{"zero-copy", "zero-copy-cpu", "papers"}, "", "", ""},
+	{"MultiEdge", "figure 3.8", "copies left out one by one",
+		[]string{"zero-copy", "zero-copy-cpu", "papers"}, "", "", ""},
 	{"MultiEdge", "figure 3.9", "the same: latency", []string{"zero-copy-latency", "papers"}, "", "", ""},
 	{"MultiEdge", "figure 3.10", "ways to invalidate the TLB", nil, "", "",
 		"they are the kernel's to choose; a program without a module has one"},
