@@ -151,7 +151,7 @@ func FirstTouch(region int) (rows []*report.Row) {
 			Test: report.FirstTouch, Transport: report.TransportMemory, Setup: report.Setup{Variant: which},
 			MessageBytes: region, RegionBytes: region, QueueDepth: 1, Operations: 1, Bytes: uint64(region),
 			Seconds: seconds, Throughput: float64(region) / seconds, OperationsPerSecond: 1 / seconds,
-			Disturbance: report.Disturbance{PageFaults: proc.Thread().Since(before).Faults},
+			Disturbance: report.Disturbance{PageFaults: proc.Since(proc.Thread(), before).Faults},
 		})
 	}
 	return rows

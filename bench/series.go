@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"multiedge/bench/kit"
 	"multiedge/bench/profile"
@@ -32,17 +31,16 @@ func (c *Cluster) Run(ctx context.Context, s Series) error {
 // series is Run with the client's job.
 func (c *Cluster) series(ctx context.Context, job *Job, s Series) error {
 	return kit.Try(func() {
-		server := c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs)
-		defer server.Stop()
-		kit.Checkf(server.AwaitStarted(ctx), "server")
-		server.Drain() // series it reports are our own
-		client := c.worker(0, job, s.Specs)
-		defer client.Stop()
+		both := kit.NewCrew()
+		defer both.Stop()
+		both.Add("server", c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs))
+		both.AwaitStarted(ctx)
+		both.Add("client", c.worker(0, job, s.Specs))
 		if s.Profile {
-			p := c.startProfile(client, server, &s)
+			p := c.startProfile(both.Process(1), both.Process(0), &s)
 			defer p.close()
 		}
-		kit.Check(c.follow(ctx, client, server, s))
+		c.follow(ctx, both, &s)
 	})
 }
 
@@ -69,35 +67,27 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) *kit.Process {
 }
 
 // follow passes on the client's events until it ends.
-func (c *Cluster) follow(ctx context.Context, client, server *kit.Process, s Series) error {
-	defer client.Drain()
-	var failed error
+func (c *Cluster) follow(ctx context.Context, both *kit.Crew, s *Series) {
 	for {
-		select {
-		case said, ok := <-client.Events:
-			if !ok {
-				<-client.Ended()
-				if failed == nil && client.Err() != nil {
-					failed = client.Failure()
-				}
-				return failed
+		said := both.Hear(ctx)
+		switch {
+		case said.Member == 0: // series that the server reports are our own
+			if said.Over {
+				kit.Check(said.Err())
 			}
-			if said.Error != "" {
-				failed = errors.New(said.Error)
-				continue
-			}
+		case said.Error != "":
+			kit.Check(errors.New(said.Error))
+		case said.Over && both.Process(1).Ends() == nil:
+			return
+		case said.Over:
+			kit.Check(both.Process(1).Failure())
+		default:
 			var e Event
-			if err := said.Into(&e); err != nil {
-				return err
-			}
+			kit.Check(said.Into(&e))
 			if e.Row != nil {
 				c.complete(e.Row)
 			}
 			s.Sink(e)
-		case <-server.Ended():
-			return fmt.Errorf("server: %w", server.Failure())
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

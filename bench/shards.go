@@ -2,8 +2,8 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"multiedge/bench/kit"
@@ -75,11 +75,10 @@ func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs
 	spec.Count, spec.Duration = 0, p.Duration+10*pairsTime // ended when all is measured
 	region := max(p.region()/pairs, 2*spec.Size+64<<10)
 
-	crowd := &crowd{failed: make(chan error, 2*pairs), began: make(chan struct{}, pairs)}
-	defer crowd.stop()
-	crowd.start(ctx, c, pairs, region, []workload.Spec{spec})
-	crowd.wait(ctx, pairs)
-	row := c.readShards(ctx, crowd, p.Duration)
+	crowd := kit.NewCrew()
+	defer crowd.Stop()
+	c.crowd(ctx, crowd, pairs, region, []workload.Spec{spec})
+	row := c.readShards(ctx, crowd, pairs, p.Duration)
 	row.Test, row.MessageBytes, row.Bidirectional, row.QueueDepth, row.RegionBytes = test, spec.Size,
 		test == report.TwoWay, spec.Depth*pairs, region
 	row.Connections = pairs
@@ -87,88 +86,40 @@ func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs
 	return row
 }
 
-// crowd are the processes of a measurement.
-type crowd struct {
-	children []*kit.Process
-	began    chan struct{} // one for each client whose measurement began
-	failed   chan error
-}
-
-// start starts the servers and, when they are there, the clients.
-func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs []workload.Spec) {
+// crowd starts the servers and, when they are there, the clients of a measurement, and returns when every client has
+// begun and the settling time is over.
+func (c *Cluster) crowd(ctx context.Context, w *kit.Crew, pairs, region int, specs []workload.Spec) {
 	service := func(i int) string { return fmt.Sprint("pair-", i) }
 	for i := range pairs {
-		server := c.worker(1, &Job{Server: true, Region: region, Service: service(i)}, specs)
-		w.children = append(w.children, server)
-		kit.Checkf(server.AwaitStarted(ctx), "server")
-		go w.follow("server", server)
+		w.Add("server", c.worker(1, &Job{Server: true, Region: region, Service: service(i)}, specs))
+		w.AwaitStarted(ctx)
 	}
 	for i := range pairs {
-		client := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs},
-			specs)
-		w.children = append(w.children, client)
-		go w.follow("client", client)
+		w.Add("client", c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs},
+			specs))
 	}
+	within, cancel := context.WithTimeout(ctx, 2*pairsTime)
+	defer cancel()
+	for began := 0; began < pairs; {
+		kit.Doing(func() {
+			var e Event
+			if said := w.Next(within); said.Into(&e) == nil && e.Begin {
+				began++
+			}
+		}, "%d of %d connections are up", began, pairs)
+	}
+	pass(ctx, w, settle)
 }
 
-// follow reads what a process reports until it ends.
-func (w *crowd) follow(what string, k *kit.Process) {
-	for said := range k.Events {
-		var e Event
-		switch {
-		case said.Error != "":
-			w.fail(fmt.Errorf("%s: %s", what, said.Error))
-		case said.Into(&e) == nil && e.Begin:
-			w.began <- struct{}{}
-		}
+// pass lets time pass in which nobody may fail.
+func pass(ctx context.Context, w *kit.Crew, d time.Duration) {
+	within, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var err error
+	for err == nil {
+		err = kit.Try(func() { w.Next(within) })
 	}
-	w.fail(fmt.Errorf("%s: %w", what, k.Failure()))
-}
-
-// fail reports the first failures; more do not matter.
-func (w *crowd) fail(err error) {
-	select {
-	case w.failed <- err:
-	default:
-	}
-}
-
-// wait returns when every client has begun and the settling time is over.
-func (w *crowd) wait(ctx context.Context, clients int) {
-	late := time.After(2 * pairsTime)
-	for range clients {
-		select {
-		case <-w.began:
-		case err := <-w.failed:
-			kit.Check(err)
-		case <-ctx.Done():
-			kit.Check(ctx.Err())
-			return
-		case <-late:
-			kit.Fail("not all of %d connections came up within %v", clients, 2*pairsTime)
-		}
-	}
-	w.pass(ctx, settle)
-}
-
-// pass lets time pass in which nothing may fail.
-func (w *crowd) pass(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-		return
-	case err := <-w.failed:
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		kit.Check(err)
-	case <-ctx.Done():
-		kit.Check(ctx.Err())
-		return
 	}
-}
-
-// stop ends all processes at once.
-func (w *crowd) stop() {
-	var all sync.WaitGroup
-	for _, k := range w.children {
-		all.Go(k.Stop)
-	}
-	all.Wait()
 }

@@ -50,6 +50,10 @@ func TestShared(t *testing.T) {
 		if !errors.Is(err, c.err) || err == nil && !bytes.Equal(got.Bytes, mem[c.within:c.within+c.n]) {
 			t.Errorf("%d bytes at base %+d: %v, want %v", c.n, int64(c.at-base), err, c.err)
 		}
+		// what is added to the place that Found tells is an address
+		if in, at := tab.Found(); err == nil && (in != r || at+c.at != c.within) {
+			t.Errorf("address %#x is found at %d of its region, want %d", c.at, at+c.at, c.within)
+		}
 	}
 	if owner, ok := tab.OwnerOf(k); owner != d || !ok {
 		t.Errorf("the owner is %#x, %v", owner, ok)

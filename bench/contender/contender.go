@@ -10,7 +10,6 @@
 package contender
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"time"
@@ -82,7 +81,7 @@ func finish(r *report.Row) *report.Row {
 func watch(row *report.Row, fn func()) {
 	busy, stolen, before := report.BusySeconds(), report.StolenSeconds(), proc.Self()
 	fn()
-	row.StolenCPU, row.Switches = report.StolenSeconds()-stolen, proc.Self().Since(before).Involuntary
+	row.StolenCPU, row.Switches = report.StolenSeconds()-stolen, proc.Since(proc.Self(), before).Involuntary
 	row.OtherCPU = max(0, report.BusySeconds()-busy-row.CPU.Total)
 }
 
@@ -120,7 +119,7 @@ func onThread(cpus []int, fn func()) (use usage, err error) {
 			}
 			before := proc.Thread()
 			fn()
-			use.Usage = proc.Thread().Since(before)
+			use.Usage = proc.Since(proc.Thread(), before)
 		})
 	}()
 	<-done
@@ -128,7 +127,7 @@ func onThread(cpus []int, fn func()) (use usage, err error) {
 }
 
 // add is what two threads of one end have used.
-func (u usage) add(o usage) usage { return usage{u.Usage.Add(o.Usage), u.calls + o.calls} }
+func (u usage) add(o usage) usage { return usage{proc.Sum(u.Usage, o.Usage), u.calls + o.calls} }
 
 func (u usage) end() report.End { return report.End{ProcessUser: u.User, ProcessSystem: u.System} }
 
@@ -144,13 +143,8 @@ func account(r *report.Row, client, server usage) {
 
 // pair runs the client's and the server's part, and returns what each used.
 func pair(j *Job, client, server func()) (c, s usage) {
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		s, err = onThread(j.CPUs[1], server)
-		done <- err
-	}()
-	c, err := onThread(j.CPUs[0], client)
-	kit.Check(cmp.Or(err, <-done))
+	kit.Together(context.Background(),
+		func(context.Context) { c = kit.Get(onThread(j.CPUs[0], client)) },
+		func(context.Context) { s = kit.Get(onThread(j.CPUs[1], server)) })
 	return c, s
 }

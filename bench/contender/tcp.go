@@ -2,8 +2,6 @@ package contender
 
 import (
 	"context"
-	"errors"
-	"sync"
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
@@ -111,19 +109,12 @@ func (f *flow) pair(j *Job, from, to func()) (ends [2]usage) {
 // streams runs each flow with a thread at either end.
 func streams(j *Job, flows []*flow, row *report.Row) {
 	start := mono.Now()
-	ends, failed := make([][2]usage, len(flows)), make([]error, len(flows))
-	var all sync.WaitGroup
-	for dir, f := range flows {
-		all.Go(func() {
-			job := *j
-			job.CPUs[0], job.CPUs[1] = j.CPUs[dir], j.CPUs[1-dir]
-			failed[dir] = kit.Try(func() {
-				ends[dir] = f.pair(&job, func() { f.send(j.Size, start.Add(j.Duration)) }, f.to.Receive)
-			})
-		})
-	}
-	all.Wait()
-	kit.Check(errors.Join(failed...))
+	ends := make([][2]usage, len(flows))
+	kit.Each(context.Background(), len(flows), len(flows), func(_ context.Context, dir int) {
+		f, job := flows[dir], *j
+		job.CPUs[0], job.CPUs[1] = j.CPUs[dir], j.CPUs[1-dir]
+		ends[dir] = f.pair(&job, func() { f.send(j.Size, start.Add(j.Duration)) }, f.to.Receive)
+	})
 	var client, server usage
 	row.Seconds, row.Bytes, row.EachWay = mono.Now().Sub(start).Seconds(), 0, nil
 	for dir, f := range flows {

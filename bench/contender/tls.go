@@ -52,16 +52,16 @@ func handshake(f *flow, cert tls.Certificate) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true,
 		DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 	client, server := tls.Client(netConn{f.sockets[0]}, conf), tls.Server(netConn{f.sockets[1]}, conf)
-	done := make(chan error, 1)
-	go func() { done <- server.Handshake() }()
-	err := client.Handshake()
-	if err != nil {
-		f.shutdown() // or the server would wait
-	}
-	if e := <-done; err == nil {
-		err = e
-	}
-	kit.Checkf(err, "handshake")
+	kit.Doing(func() {
+		kit.Together(context.Background(), func(context.Context) { kit.Check(server.Handshake()) },
+			func(context.Context) {
+				err := client.Handshake()
+				if err != nil {
+					f.shutdown() // or the server would wait
+				}
+				kit.Check(err)
+			})
+	}, "handshake")
 	if suite := client.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
 		kit.Fail("this machine's crypto/tls chose %s, not AES-128-GCM: it sees no AES instructions",
 			tls.CipherSuiteName(suite))

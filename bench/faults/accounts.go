@@ -173,10 +173,8 @@ func (t *Trial) misuse(victim *agent, mode string, users, clients int, during fu
 	w := t.measure(victim, mode, t.span(3*time.Second, 700*time.Millisecond))
 	during()
 	for _, a := range crowd {
-		r := a.last()
-		sum.Acts, sum.Completed = sum.Acts+r.Done, sum.Completed+r.Types["completed"]
-		sum.Refusals, sum.Holes = sum.Refusals+r.Types["refusals"], sum.Holes+r.Types["holes"]
-		sum.Evictions, sum.Borne = sum.Evictions+int(r.Failed), append(sum.Borne, r.Wrong...)
+		r := last[hostile.Report](a)
+		sum.Add(&r)
 	}
 	return w
 }
@@ -207,16 +205,9 @@ func runHostile(ctx context.Context, w *worker) {
 		done <- err
 	}()
 	w.emit(Event{Started: true})
-	var err error
-	w.wait(ctx, func(o Order) {
-		if o.Do != DoDrain {
-			return
-		}
+	w.serve(ctx, orders{"drain": on(func(any) *hostile.Report {
 		cancel()
-		err = <-done
-		w.emit(Event{Result: &Result{Done: rep.Acts, Failed: uint64(rep.Evictions), Seconds: rep.Seconds,
-			Wrong: rep.Borne, Types: map[string]uint64{"refusals": rep.Refusals, "holes": rep.Holes,
-				"completed": rep.Completed}}})
-	})
-	kit.Check(err)
+		kit.Check(<-done)
+		return &rep
+	})})
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ type agent struct {
 	wrongs []string
 	rest   *Rest
 	lost   error
-	claims []Order // to be verified
+	claims []Handed // to be verified
 }
 
 // patience bounds the wait for any answer of a process.
@@ -62,10 +63,8 @@ func (a *agent) keep(e *Event) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case e.Claim != "":
-		a.claims = append(a.claims, Order{Do: DoVerify, File: e.Claim})
-	case e.Void != "":
-		a.claims = append(a.claims, Order{Do: DoVoid, Name: e.Void})
+	case e.Claim != nil:
+		a.claims = append(a.claims, *e.Claim)
 	case e.Ended != nil:
 		a.ended = append(a.ended, *e.Ended)
 	case e.Note != "":
@@ -121,38 +120,27 @@ func (a *agent) lastWords() string {
 }
 
 // tell sends an order.
-func (a *agent) tell(o Order) {
-	if err := a.proc.Tell(o); err != nil {
+func (a *agent) tell(do string, arg any) {
+	if err := a.proc.Tell(Order{Do: do, Arg: kit.Get(json.Marshal(arg))}); err != nil {
 		kit.Fail("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.lastWords())
 	}
 }
 
-// ask sends an order and waits for its answer.
-func (a *agent) ask(o Order, fits func(*Event) bool) *Event {
-	a.tell(o)
-	return a.await("answer to "+o.Do, patience, fits)
+// call has a process call one of its functions, and returns the result.
+func call[R any](a *agent, do string, arg any) R {
+	a.tell(do, arg)
+	return answer[R](a, do, patience)
 }
 
-// mark returns what a client did since the last mark.
-func (a *agent) mark(name string) *Window {
-	e := a.ask(Order{Do: DoMark, Name: name}, func(e *Event) bool { return e.Window != nil && e.Window.Name == name })
-	return e.Window
+// answer waits for an answer of a process.
+func answer[R any](a *agent, to string, within time.Duration) (r R) {
+	e := a.await("answer to "+to, within, func(e *Event) bool { return e.To == to })
+	kit.Check(json.Unmarshal(e.Answer, &r))
+	return r
 }
 
-// drain makes a client finish its work. The last window is returned.
-func (a *agent) drain() *Window {
-	var w *Window
-	a.ask(Order{Do: DoDrain}, func(e *Event) bool {
-		if e.Window != nil {
-			w = e.Window
-		}
-		return e.Drained
-	})
-	return w
-}
-
-// takeClaims returns the orders for the server that concern this client and were not taken before.
-func (a *agent) takeClaims() []Order {
+// takeClaims returns what the client handed in that was not taken before.
+func (a *agent) takeClaims() []Handed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.claims
@@ -163,22 +151,13 @@ func (a *agent) takeClaims() []Order {
 // result waits for the report of a role with a single task. If the task repeats something, each repetition adds
 // patienceEach.
 func (a *agent) result() *Result {
-	e := a.await("result", patience+time.Duration(a.job.Count)*patienceEach,
-		func(e *Event) bool { return e.Result != nil })
-	return e.Result
+	return answer[*Result](a, result, patience+time.Duration(a.job.Count)*patienceEach)
 }
 
-// last tells a process to stop its task and report, then ends the process.
-func (a *agent) last() *Result {
-	a.tell(Order{Do: DoDrain})
-	return a.retire()
-}
-
-// retire waits for the report of a process, then ends the process.
-func (a *agent) retire() *Result {
-	r := a.result()
-	a.quit()
-	return r
+// last has a process stop and report, and ends it.
+func last[R any](a *agent) R {
+	defer a.quit()
+	return call[R](a, "drain", nil)
 }
 
 // kill ends the process with SIGKILL, on purpose.
@@ -193,7 +172,7 @@ func (a *agent) quit() *Rest {
 	if a.killed {
 		return nil
 	}
-	a.tell(Order{Do: DoQuit})
+	a.tell(doQuit, nil)
 	late := time.After(patience)
 	for {
 		select {

@@ -33,18 +33,17 @@ func runClient(ctx context.Context, w *worker) {
 	kit.Get(c.device(ctx))
 	w.emit(Event{Started: true})
 	c.resume(ctx)
-	w.wait(ctx, func(o Order) {
-		switch o.Do {
-		case DoMark:
-			w.emit(Event{Window: c.tally.mark(o.Name)})
-		case DoDrain:
+	w.serve(ctx, orders{
+		"mark": on(c.tally.mark),
+		"drain": on(func(any) *Window { // finishes what is in flight, closes connections, hands in claims
 			c.drain()
-			w.emit(Event{Window: c.tally.mark("drain")})
-			w.emit(Event{Drained: true})
-		case DoResume:
+			return c.tally.mark("drain")
+		}),
+		"resume": on(func(any) any {
 			c.tally.mark("")
 			c.resume(ctx)
-		}
+			return nil
+		}),
 	})
 	c.drain()
 	c.devMu.Lock()
@@ -117,7 +116,7 @@ func (c *client) handIn(l *lane) {
 		c.tally.wrong(err.Error())
 		return
 	}
-	c.w.emit(Event{Claim: file})
+	c.w.emit(Event{Claim: &Handed{File: file}})
 }
 
 func (c *client) name() string {
@@ -154,7 +153,7 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 		if l.conn != nil {
 			l.conn.Abort()
 		}
-		c.w.emit(Event{Void: l.claim.ID}) // the peer may have the connection nevertheless
+		c.w.emit(Event{Claim: &Handed{Void: l.claim.ID}}) // the peer may have the connection nevertheless
 		return nil, err
 	}
 	return l, nil

@@ -60,9 +60,15 @@ func (t *Trial) verifyOf(c *agent) {
 		c.takeClaims()
 		return
 	}
-	for _, order := range c.takeClaims() {
-		e := server.ask(order, func(e *Event) bool { return e.Checked != nil })
-		t.compared(e.Checked)
+	for _, h := range c.takeClaims() {
+		t.compared(call[*Checked](server, "verify", h))
+	}
+}
+
+// forget has a server let go of the memory of a client that was killed.
+func (t *Trial) forget(server, client *agent) {
+	for _, c := range call[[]*Checked](server, "forget", client.job.Name) {
+		t.compared(c)
 	}
 }
 

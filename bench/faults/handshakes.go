@@ -56,15 +56,15 @@ type handshaker struct {
 }
 
 // handshakes floods until ctx ends. It counts the answers in r.Types.
-func (in *injector) handshakes(ctx context.Context, drv linkdrv.Driver, o Order, r *Result) {
+func (in *injector) handshakes(ctx context.Context, drv linkdrv.Driver, a Aim, r *Result) {
 	me := secure.NewNode(secure.NewPrivateKey(), nil).Dial(secure.Peer{}, nil)
 	defer me.Close()
-	s := &handshaker{injector: in, ctx: ctx, drv: drv, nobody: o.Name == aimNobody, r: r,
+	s := &handshaker{injector: in, ctx: ctx, drv: drv, nobody: a.At == aimNobody, r: r,
 		flight: (&wire.Crypto{Data: me.Out(secure.Initial)}).AppendTo(nil), asked: map[uint32]*wire.Init{}}
 	var rx [linkdrv.RecvBatch][]byte
 	start := time.Now()
 	for begun := 0; ctx.Err() == nil; {
-		for ; begun < int(time.Since(start).Seconds()*float64(o.Rate)); begun++ {
+		for ; begun < int(time.Since(start).Seconds()*float64(a.Rate)); begun++ {
 			s.begin(begun)
 		}
 		n, err := drv.Recv(rx[:])

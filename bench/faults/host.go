@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"multiedge/bench/hostile"
 	"multiedge/bench/kit"
 	"multiedge/internal/lab"
 )
@@ -140,7 +141,7 @@ func (t *Trial) beside(other *agent, stop, resume func()) {
 	var x turns
 	rounds := t.many(turnsJudged, 1)
 	begin := func() {
-		other.tell(Order{Do: DoResume})
+		call[any](other, "resume", nil)
 		t.flowing(other, 10*time.Second)
 		stop()
 	}
@@ -168,7 +169,7 @@ func stoppedClient(t *Trial) {
 			Peer: "host1", Service: "store", Seed: t.seed})
 	}, func() {
 		kit.Check(c.proc.Signal(syscall.SIGCONT))
-		t.tried("completions that nobody takes", full.last().Done)
+		t.tried("completions that nobody takes", last[hostile.Report](full).Acts)
 	})
 }
 
@@ -243,10 +244,10 @@ func targetKilled(t *Trial) {
 
 func revoked(t *Trial) {
 	c := t.atWork(MixBulk, 2)
-	e := t.servers[0].ask(Order{Do: DoRevoke}, func(e *Event) bool { return e.Revoked > 0 })
-	t.injected("exports revoked", uint64(e.Revoked))
+	exports := call[uint64](t.servers[0], "revoke", nil)
+	t.injected("exports revoked", exports)
 	w, took, ok := t.until(c, "revoked", 2*time.Second, func(w *Window) bool {
-		return w.Errors["key"] > 0 && w.Reconnects >= uint64(e.Revoked) && w.Ops > 0
+		return w.Errors["key"] > 0 && w.Reconnects >= exports && w.Ops > 0
 	})
 	t.ms("anew after", took)
 	t.counted("operations that failed", total(w.Errors))

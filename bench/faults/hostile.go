@@ -40,7 +40,8 @@ func adversaryScenarios() []Scenario {
 func (t *Trial) raw(kind string, count int) *Result {
 	a := t.spawn(0, Job{Role: RoleRaw, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: count,
 		Seed: t.seed})
-	return a.retire()
+	defer a.quit()
+	return a.result()
 }
 
 // rawBeside is raw beside a working client. It counts how the daemon answered operations.
@@ -151,7 +152,7 @@ func (t *Trial) assault(kind string, restart bool) *assault {
 // aim makes the injector send frames to the daemon or to an address without a host. rate limits it, in frames
 // a second; 0: no limit.
 func (t *Trial) aim(a *assault, at string, rate int) {
-	a.injector.ask(Order{Do: DoAim, Name: at, Rate: rate}, func(e *Event) bool { return e.Aimed == at })
+	call[any](a.injector, "aim", Aim{at, rate})
 }
 
 // byTurns measures the transfer, by turns, beside so many frames a second for nobody and as many for the daemon.
@@ -207,7 +208,7 @@ func (t *Trial) silent() {
 func (t *Trial) survived(a *assault) {
 	st := t.status(1)
 	grown := int64(proc.Resident(st.PID)) - int64(a.resident)
-	r := a.injector.last()
+	r := last[*Result](a.injector)
 	now := map[string]uint64{}
 	t.addCounters(1, now)
 	d := less(now, a.was)
@@ -268,7 +269,7 @@ func flood(name, kind string, short bool) Scenario {
 			t.ms("a real peer connected after", took)
 			t.check("a real peer connects", ok, "not after %v", took.Round(time.Millisecond))
 			t.speed("a real peer connects within 1 s", took <= connectTime, "after %v", took.Round(time.Millisecond))
-			a.client.drain()
+			call[*Window](a.client, "drain", nil)
 			a.was["sessions_failed"]++ // that of the daemon we killed
 			t.survived(a)
 		},

@@ -59,35 +59,34 @@ func runInject(ctx context.Context, w *worker) {
 	}
 	w.emit(Event{Started: true})
 	r := Result{Types: map[string]uint64{}}
-	aim := func(Order) {}
-	stop := func() { aim(Order{}); aim = func(Order) {} }
-	w.wait(ctx, func(o Order) {
-		switch o.Do {
-		case DoAim: // stops the previous one first
+	stop := func() {}
+	defer func() { stop() }()
+	w.serve(ctx, orders{
+		"aim": on(func(a Aim) any {
 			stop()
-			aim = in.loose(ctx, drv, o, &r)
-			w.emit(Event{Aimed: o.Name})
-		case DoDrain:
+			stop = in.loose(ctx, drv, a, &r)
+			return nil
+		}),
+		"drain": on(func(any) *Result {
 			stop()
-			w.emit(Event{Result: &r})
-		}
+			return &r
+		}),
 	})
-	stop()
 }
 
-// loose starts to send in the background as an order says, and returns a function that stops it.
-func (in *injector) loose(ctx context.Context, drv linkdrv.Driver, o Order, r *Result) func(Order) {
+// loose starts to send in the background, and returns a function that stops it.
+func (in *injector) loose(ctx context.Context, drv linkdrv.Driver, a Aim, r *Result) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if in.job.Kind == injectHandshakes {
-			in.handshakes(ctx, drv, o, r)
+			in.handshakes(ctx, drv, a, r)
 			return
 		}
-		in.run(ctx, drv, o, r)
+		in.run(ctx, drv, a, r)
 	}()
-	return func(Order) { cancel(); <-done }
+	return func() { cancel(); <-done }
 }
 
 // Aims of an injector. Frames for nobody have the same address and size as the others and only another EtherType. They
@@ -100,7 +99,7 @@ const (
 const etherTypeOfNobody = 0x88B6 // IEEE 802 Local Experimental 2
 
 // run sends batches, Rate frames a second or as many as possible, until ctx ends. It counts the frames for the daemon.
-func (in *injector) run(ctx context.Context, drv linkdrv.Driver, o Order, r *Result) {
+func (in *injector) run(ctx context.Context, drv linkdrv.Driver, a Aim, r *Result) {
 	batch := 32
 	if in.job.Driver == linkdrv.KindUDP {
 		batch = 1 // the kernel counts dropped datagrams, not frames
@@ -111,11 +110,11 @@ func (in *injector) run(ctx context.Context, drv linkdrv.Driver, o Order, r *Res
 		frames = frames[:0]
 		for range batch {
 			head := append([]byte(nil), in.make()...)
-			if o.Name == aimNobody {
+			if a.At == aimNobody {
 				binary.BigEndian.PutUint16(head[12:], etherTypeOfNobody)
 			}
 			frames = append(frames, linkdrv.TxFrame{Head: head, Joined: in.job.Driver == linkdrv.KindUDP &&
-				o.Name == aimDaemon})
+				a.At == aimDaemon})
 		}
 		for rest := frames; len(rest) > 0 && ctx.Err() == nil; {
 			n, err := drv.Send(rest)
@@ -129,13 +128,13 @@ func (in *injector) run(ctx context.Context, drv linkdrv.Driver, o Order, r *Res
 		if in.job.Kind == injectInit {
 			in.listen(drv, r)
 		}
-		if o.Rate > 0 {
-			time.Sleep(time.Until(start.Add(time.Duration(sent) * time.Second / time.Duration(o.Rate))))
+		if a.Rate > 0 {
+			time.Sleep(time.Until(start.Add(time.Duration(sent) * time.Second / time.Duration(a.Rate))))
 		}
 	}
-	if o.Name == aimDaemon {
+	if a.At == aimDaemon {
 		r.Done += sent
-		if o.Rate == 0 {
+		if a.Rate == 0 {
 			r.Seconds, r.Fastest = r.Seconds+time.Since(start).Seconds(), r.Fastest+sent
 		}
 	}

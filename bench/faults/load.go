@@ -220,7 +220,7 @@ func dialsPending(t *Trial) {
 	dials := t.mark(c, "while they are made")
 	t.aim(a, aimDaemon, claimRate)
 	claimed := t.measure(c, "while the node is announced", d)
-	r := stranger.last()
+	r := last[*Result](stranger)
 	t.injected("forged announcements", r.Done)
 	t.unfailed(clean, dials, claimed)
 	t.waited(clean, dials, "while dials are made")

@@ -64,7 +64,7 @@ func (t *Trial) messagesUnder(during func(clients []*agent)) lab.Counters {
 	clients := []*agent{own, shared}
 	during(clients)
 	for _, c := range clients {
-		w := c.drain() // the faults are still injected
+		w := call[*Window](c, "drain", nil) // the faults are still injected
 		t.judge(c, w)
 		t.unfailed(w)
 	}
@@ -166,7 +166,7 @@ func senderKilled(t *Trial) {
 		t.check("the receiver is told, and has its buffers back", ok, "of %d of %d connections after %v",
 			len(server.endings()), many, took)
 		for _, dead := range []*agent{own, shared} {
-			server.tell(Order{Do: DoForget, Name: dead.job.Name})
+			t.forget(server, dead)
 		}
 		t.goesOn(other)
 		own = t.work("store", MixMessages, talkConns, talkDepth)

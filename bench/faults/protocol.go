@@ -42,43 +42,41 @@ const (
 	RoleHostile = "hostile" // misbehaves as package hostile does, until told to drain
 )
 
-// Order is what a process is told.
+// Order has a process call one of its functions (orders), whose result is the answer.
 type Order struct {
-	Do   string `json:"do"` // one of the Do constants
-	Name string `json:"name,omitempty"`
-	File string `json:"file,omitempty"`
-	Rate int    `json:"rate,omitempty"` // frames a second of an injector; 0: as many as go
+	Do  string          `json:"do"`
+	Arg json.RawMessage `json:"arg,omitempty"`
 }
 
-// Orders.
-const (
-	DoMark   = "mark"   // clients: report what was done since the last mark
-	DoDrain  = "drain"  // clients: finish what is in flight, close connections, hand in claims
-	DoResume = "resume" // clients: work again after a drain
-	DoVerify = "verify" // servers: compare memory with the claim in File
-	DoRevoke = "revoke" // servers: withdraw what is exported now
-	DoVoid   = "void"   // servers: the client never got the connection Name; its memory must be untouched
-	DoForget = "forget" // servers: let go of the memory of a client that was killed, by the prefix Name
-	DoAim    = "aim"    // injectors: send to the daemon or to nobody, as Name says, at Rate
-	DoQuit   = "quit"
-)
+// doQuit is the order that ends a process, without an answer.
+const doQuit = "quit"
 
 // Event is what a process reports. One field is set. The first three travel as those of kit.Event.
 type Event struct {
-	Started bool     `json:"-"`
-	Note    string   `json:"-"`
-	Error   string   `json:"-"`               // the process ends
-	Wrong   string   `json:"wrong,omitempty"` // a server found what must never happen
-	Window  *Window  `json:"window,omitempty"`
-	Drained bool     `json:"drained,omitempty"`
-	Claim   string   `json:"claim,omitempty"` // a file to verify
-	Void    string   `json:"void,omitempty"`  // a connection that the client failed to get, and the server may have
-	Checked *Checked `json:"checked,omitempty"`
-	Ended   *Ended   `json:"ended,omitempty"`
-	Revoked int      `json:"revoked,omitempty"`
-	Aimed   string   `json:"aimed,omitempty"`
-	Result  *Result  `json:"result,omitempty"` // of a raw client, injector or dialler
-	Rest    *Rest    `json:"rest,omitempty"`
+	Started bool            `json:"-"`
+	Note    string          `json:"-"`
+	Error   string          `json:"-"`               // the process ends
+	Wrong   string          `json:"wrong,omitempty"` // a server found what must never happen
+	Claim   *Handed         `json:"claim,omitempty"`
+	Ended   *Ended          `json:"ended,omitempty"`
+	Rest    *Rest           `json:"rest,omitempty"`
+	To      string          `json:"to,omitempty"` // the order that Answer is to, or result
+	Answer  json.RawMessage `json:"answer,omitempty"`
+}
+
+// result is what the answer of a process with a single task is to.
+const result = "result"
+
+// Handed is what a client hands in for a server to compare memory with.
+type Handed struct {
+	File string `json:"file,omitempty"` // the Claim
+	Void string `json:"void,omitempty"` // a connection that the client failed to get: its memory must be untouched
+}
+
+// Aim is where an injector sends to.
+type Aim struct {
+	At   string `json:"at"`
+	Rate int    `json:"rate,omitempty"` // frames a second; 0: as many as go
 }
 
 // Window is what a client did between two marks.
@@ -181,18 +179,34 @@ func work(ctx context.Context, p *kit.Port) error {
 	})
 }
 
-// wait waits for the order to quit and passes other orders to handle; nil ignores them.
-func (w *worker) wait(ctx context.Context, handle func(Order)) {
+// orders are the functions of a process that it can be ordered to call, by name.
+type orders map[string]func(arg json.RawMessage) any
+
+// on makes an order of a function.
+func on[A, R any](f func(A) R) func(json.RawMessage) any {
+	return func(arg json.RawMessage) any {
+		var a A
+		kit.Check(json.Unmarshal(arg, &a))
+		return f(a)
+	}
+}
+
+// answer reports what came of an order.
+func (w *worker) answer(to string, v any) { w.emit(Event{To: to, Answer: kit.Get(json.Marshal(v))}) }
+
+// serve carries out orders until it is told to quit or ctx ends.
+func (w *worker) serve(ctx context.Context, do orders) {
 	for {
 		select {
 		case text, ok := <-w.Orders:
 			var o Order
-			if !ok || json.Unmarshal(text, &o) != nil || o.Do == DoQuit {
+			if !ok || json.Unmarshal(text, &o) != nil || o.Do == doQuit {
 				return
 			}
-			if handle != nil {
-				handle(o)
+			if do[o.Do] == nil {
+				kit.Fail("%s: order %q is unknown", w.job.Role, o.Do)
 			}
+			w.answer(o.Do, do[o.Do](o.Arg))
 		case <-ctx.Done():
 			return
 		}

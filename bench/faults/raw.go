@@ -45,8 +45,8 @@ func runRaw(ctx context.Context, w *worker) {
 	if r.Seconds == 0 {
 		r.Seconds = time.Since(start).Seconds()
 	}
-	w.emit(Event{Result: &r})
-	w.wait(ctx, nil)
+	w.answer(result, &r)
+	w.serve(ctx, nil)
 }
 
 // bounds posts operations that must be refused, each with its own error, and one that must not.

@@ -84,7 +84,7 @@ func (t *Trial) recabled(load bool) {
 		t.ms("longest stall", s.stall)
 		t.check("nothing completes for 2 s at most", s.stuck == 0, "%d times longer, at most %v", s.stuck, s.stall)
 	} else {
-		c.tell(Order{Do: DoResume})
+		call[any](c, "resume", nil)
 		t.flowing(c, pingTime)
 	}
 	w := t.drain(c)

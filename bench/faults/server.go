@@ -76,7 +76,7 @@ func runServer(ctx context.Context, w *worker) {
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() { s.sweep(ctx) })
 	go func() { done <- s.serve(ctx) }()
-	w.wait(ctx, s.order)
+	w.serve(ctx, orders{"verify": on(s.verifyHanded), "revoke": on(s.revoke), "forget": on(s.forget)})
 	cancel()
 	err := <-done
 	sweeping.Wait()
@@ -292,40 +292,30 @@ func (s *server) wrong(t *target, format string, args ...any) {
 // seal takes a checksum of the memory: from now on it may not change.
 func (t *target) seal() { t.sum, t.sealed = crc64.Checksum(t.memory, crcTable), true }
 
-func (s *server) order(o Order) {
-	switch o.Do {
-	case DoVerify:
-		c := new(Claim)
-		if err := readFile(o.File, c); err != nil {
-			s.w.emit(Event{Error: err.Error()})
-		} else {
-			s.verify(c)
-		}
-	case DoVoid:
-		s.verify(&Claim{ID: o.Name})
-	case DoRevoke:
-		s.revoke()
-	case DoForget:
-		s.forget(o.Name)
+// verifyHanded compares memory with what a client handed in.
+func (s *server) verifyHanded(h Handed) *Checked {
+	c := Claim{ID: h.Void}
+	if h.File != "" {
+		kit.Check(readFile(h.File, &c))
 	}
+	return s.verify(&c)
 }
 
-// revoke withdraws every export and takes a checksum of its memory at that moment.
-func (s *server) revoke() {
+// revoke withdraws every export and takes a checksum of its memory at that moment. It returns how many there were.
+func (s *server) revoke(any) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
 	for _, t := range s.targets {
 		if t.conn.Err() == nil && t.grant != nil && t.grant.Revoke() == nil {
 			t.seal()
 			n++
 		}
 	}
-	s.w.emit(Event{Revoked: n})
+	return n
 }
 
-// forget releases the memory of a killed client, once its connections have ended.
-func (s *server) forget(client string) {
+// forget releases the memory of a killed client, once its connections have ended. It returns what is wrong.
+func (s *server) forget(client string) (wrong []*Checked) {
 	s.mu.Lock()
 	s.void[client] = true // its last dials may still arrive
 	var mine []*target
@@ -341,10 +331,11 @@ func (s *server) forget(client string) {
 		case <-t.over:
 			s.release(t)
 		case <-time.After(verifyTime):
-			s.w.emit(Event{Checked: &Checked{ID: t.id, Wrong: 1,
-				Details: []string{"the connection of a killed client has not ended"}}})
+			wrong = append(wrong, &Checked{ID: t.id, Wrong: 1,
+				Details: []string{"the connection of a killed client has not ended"}})
 		}
 	}
+	return wrong
 }
 
 // verifyTime bounds how long a server waits for the end of a connection whose client is done with it.
@@ -352,7 +343,7 @@ const verifyTime = 30 * time.Second
 
 // verify compares the memory of a connection with a claim, and releases it. A claim without bytes is of a connection
 // that the client never had: then memory must be unchanged.
-func (s *server) verify(c *Claim) {
+func (s *server) verify(c *Claim) *Checked {
 	s.mu.Lock()
 	t := s.targets[c.ID]
 	delete(s.targets, c.ID)
@@ -367,15 +358,12 @@ func (s *server) verify(c *Claim) {
 	}
 	s.mu.Unlock()
 	if t == nil {
-		s.w.emit(Event{Checked: &out})
-		return
+		return &out
 	}
 	select {
 	case <-t.over:
 	case <-time.After(verifyTime):
-		s.w.emit(Event{Checked: &Checked{ID: c.ID, Wrong: 1,
-			Details: []string{"the server's end of the connection has not ended"}}})
-		return
+		return &Checked{ID: c.ID, Wrong: 1, Details: []string{"the server's end of the connection has not ended"}}
 	}
 	got := t.memory
 	if c.Bytes == nil || t.region == nil {
@@ -392,7 +380,7 @@ func (s *server) verify(c *Claim) {
 		out.say("memory changed after the connection's end")
 	}
 	s.release(t)
-	s.w.emit(Event{Checked: &out})
+	return &out
 }
 
 // release gives a target's memory back. It also closes the target's attachment if that is over and no other target uses

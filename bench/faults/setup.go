@@ -59,8 +59,7 @@ func (t *Trial) dial(name string, n int) *Result {
 	a := t.spawn(0, Job{Role: RoleDial, Name: name, Peer: "host1", Service: "store", Count: n, Seed: t.seed,
 		Mix: MixSmall, Depth: 1, Deadline: deadline(t.dead)})
 	// it gives up after setupTime; the connections made by then are judged
-	e := a.await("result", setupTime+patience, func(e *Event) bool { return e.Result != nil })
-	r := e.Result
+	r := answer[*Result](a, result, setupTime+patience)
 	for _, w := range r.Wrong {
 		t.row.U[1].fail("%s", w)
 	}
@@ -84,8 +83,8 @@ func runDial(ctx context.Context, w *worker) {
 		r.count(time.Now(), c.once(ctx))
 	}
 	r.Seconds = time.Since(start).Seconds()
-	w.emit(Event{Result: &r})
-	w.wait(ctx, nil)
+	w.answer(result, &r)
+	w.serve(ctx, nil)
 }
 
 // count records the outcome of an attempt to connect that started at began.

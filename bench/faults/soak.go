@@ -195,7 +195,7 @@ func (s *soak) compareAll() {
 		if c.killed {
 			continue
 		}
-		c.tell(Order{Do: DoResume})
+		call[any](c, "resume", nil)
 	}
 }
 
@@ -303,7 +303,7 @@ func (s *soak) backPinned() uint64 {
 func newClient(s *soak) {
 	for _, server := range s.servers {
 		if server.job.Service == "store" {
-			server.tell(Order{Do: DoForget, Name: s.forward.job.Name})
+			s.forget(server, s.forward)
 		}
 	}
 	s.forward = s.work("store", MixRandom, 2, 8)

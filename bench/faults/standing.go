@@ -29,15 +29,8 @@ func (t *Trial) join(service string) (j joined) {
 	j.near = t.open(0)
 	j.far = t.open(1)
 	l := kit.Get(j.far.Listen(t.ctx, service))
-	dialled := make(chan error, 1)
-	go func() {
-		var err error
-		j.from, err = j.near.Dial(t.ctx, "host1", service)
-		dialled <- err
-	}()
-	var err error
-	j.to, err = l.Accept(t.ctx)
-	kit.Check(errors.Join(err, <-dialled))
+	kit.Together(t.ctx, func(ctx context.Context) { j.from = kit.Get(j.near.Dial(ctx, "host1", service)) },
+		func(ctx context.Context) { j.to = kit.Get(l.Accept(ctx)) })
 	return j
 }
 

@@ -133,14 +133,14 @@ func (t *Trial) flowing(a *agent, within time.Duration) {
 
 // mark takes a window of a client and records in U1 and U2 what is wrong with it.
 func (t *Trial) mark(a *agent, name string) *Window {
-	w := a.mark(name)
+	w := call[*Window](a, "mark", name)
 	t.judge(a, w)
 	return w
 }
 
 // drain makes a client finish its work. It returns and judges the client's last window.
 func (t *Trial) drain(a *agent) *Window {
-	w := a.drain()
+	w := call[*Window](a, "drain", nil)
 	t.judge(a, w)
 	return w
 }

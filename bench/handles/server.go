@@ -3,7 +3,6 @@ package handles
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"multiedge/bench/kit"
@@ -35,19 +34,11 @@ func Serve(ctx context.Context, d *edge.Device, started func()) {
 		return edge.Piece{Region: mem, Off: offset(i), Len: object}, edge.RemoteWrite, nil
 	}
 	kit.Get(catalog.Serve(ctx, d, service, offer))
-	failed := make(chan error, 1)
-	go func() { failed <- kit.Try(func() { scale.Serve(ctx, d, started) }) }()
-	for {
-		c, err := l.Accept(ctx)
-		if err != nil {
-			select {
-			case err = <-failed:
-			default:
-			}
-			kit.Check(err)
+	kit.Together(ctx, func(ctx context.Context) { scale.Serve(ctx, d, started) }, func(ctx context.Context) {
+		for {
+			go grant(kit.Get(l.Accept(ctx)), mem)
 		}
-		go grant(c, mem)
-	}
+	})
 }
 
 // grant exports as many objects as a connection's data says, and then one more, named end.
@@ -57,18 +48,14 @@ func grant(c *edge.Conn, mem *edge.Region) {
 		c.Abort()
 		return
 	}
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			for i := w; i < n; i += workers {
-				if _, err := mem.Export(c, name(from+i), edge.RemoteWrite, offset(from+i), object); err != nil {
-					c.Abort() // the other side says that it did not find it
-					return
-				}
-			}
+	err := kit.Try(func() {
+		kit.Each(context.Background(), n, workers, func(_ context.Context, i int) {
+			kit.Get(mem.Export(c, name(from+i), edge.RemoteWrite, offset(from+i), object))
 		})
+	})
+	if err != nil {
+		c.Abort() // the other side says that it did not find it
 	}
-	all.Wait()
 	mem.Export(c, "end", edge.RemoteWrite, 0, object)
 	for c.Err() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

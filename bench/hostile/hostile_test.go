@@ -64,8 +64,14 @@ func TestModes(t *testing.T) {
 				rep.Expected != Fatal(name) || len(rep.Borne) > 0 || rep.Holes > 0 {
 				t.Errorf("%+v, %v; want %d evictions", rep, err, want)
 			}
-			if (name == "hoard" || name == "refill") && rep.Refusals == 0 {
-				t.Error("it was never refused memory beyond the limit")
+			if name == "hoard" || name == "refill" {
+				o.For = time.Second // on a busy machine the limit is further away than the first time
+				for err == nil && rep.Refusals == 0 && ctx.Err() == nil {
+					rep, err = Run(ctx, o)
+				}
+				if rep.Refusals == 0 {
+					t.Error("it was never refused memory beyond the limit")
+				}
 			}
 			d, err := edge.Open(t.Context(), edge.Config{Socket: c.Socket(0)})
 			if err != nil {

@@ -91,13 +91,13 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 	all.Wait()
 	rep = reps[0]
 	for i := range reps[1:] {
-		rep.add(&reps[1+i])
+		rep.Add(&reps[1+i])
 	}
 	return rep, errors.Join(errs...)
 }
 
-// add adds what another client did at the same time.
-func (rep *Report) add(o *Report) {
+// Add adds what another client did at the same time.
+func (rep *Report) Add(o *Report) {
 	rep.Acts, rep.Attached, rep.Evictions = rep.Acts+o.Acts, rep.Attached+o.Attached, rep.Evictions+o.Evictions
 	rep.Refusals, rep.Holes, rep.Completed = rep.Refusals+o.Refusals, rep.Holes+o.Holes, rep.Completed+o.Completed
 	rep.Borne = append(rep.Borne, o.Borne...)

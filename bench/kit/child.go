@@ -91,6 +91,12 @@ func (p *Process) Failure() error {
 	return errors.New("ended unexpectedly")
 }
 
+// Ends waits for the end of the process and says how it ended; nil: well.
+func (p *Process) Ends() error {
+	<-p.ended
+	return p.err
+}
+
 // Err is how the process ended; nil: well. It must have ended.
 func (p *Process) Err() error { return p.err }
 

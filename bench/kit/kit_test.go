@@ -87,36 +87,51 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// The same with processes in hosts: one that is told to end, one that fails, and one that is not known.
+// The same with processes in hosts: one that is told to end, two that fail together, and one that is not known.
 func TestProcesses(t *testing.T) {
 	c, err := NewCluster(t.Context(), ClusterSpec{Lab: lab.Spec{Hosts: 2}, Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	p, err := Outcome(func() *Process { return c.Start(1, "parrot", "job") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(p.AwaitStarted(t.Context()), p.Tell("hear"), p.Tell("fail")); err != nil {
-		t.Fatal(err)
-	}
-	var said []string
-	for e := range p.Events {
-		var body string
-		if err := e.Into(&body); err != nil {
-			t.Error(err)
+	crew := NewCrew()
+	defer crew.Stop()
+	for _, name := range []string{"polly", "jack"} {
+		err := Try(func() {
+			crew.Add(name, c.Start(1, "parrot", "job"))
+			crew.AwaitStarted(t.Context())
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		said = append(said, e.Note+body+e.Error)
 	}
-	if got := strings.Join(said, " "); got != "job hear no" || !strings.Contains(p.Failure().Error(), "no") {
-		t.Errorf("%q, then %v", got, p.Failure())
+	for i := range 2 {
+		if err := errors.Join(crew.Process(i).Tell("hear"), crew.Process(i).Tell("fail")); err != nil {
+			t.Fatal(err)
+		}
 	}
-	unknown, err := Outcome(func() *Process { return c.Start(0, "nobody", "job") })
-	if err != nil {
-		t.Fatal(err)
+	var said [2]string
+	err = Try(func() {
+		for {
+			var body string
+			e := crew.Next(t.Context())
+			Check(e.Into(&body))
+			said[e.Member] += e.Note + body
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "polly: no") || !strings.Contains(err.Error(), "jack: no") {
+		t.Errorf("two that fail: %v", err)
 	}
-	if err := unknown.AwaitStarted(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody") {
+	if said[0]+said[1] == "" || strings.ReplaceAll(strings.ReplaceAll(said[0]+said[1], "job", ""), "hear", "") != "" {
+		t.Errorf("heard %q", said)
+	}
+	if err := crew.Process(0).Failure(); !strings.Contains(err.Error(), "no") || crew.Process(0).Ends() == nil {
+		t.Errorf("polly: %v", err)
+	}
+	alone := NewCrew()
+	defer alone.Stop()
+	err = Try(func() { alone.Add("it", c.Start(0, "nobody", "job")); alone.AwaitStarted(t.Context()) })
+	if err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("an unknown role: %v", err)
 	}
 	if Try(func() { c.Start(0, "parrot", func() {}) }) == nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -129,35 +128,6 @@ func (c *Cluster) Start(host int, role string, job any) *Process {
 		}
 	}()
 	return p
-}
-
-// AwaitStarted waits until the process says that it is ready. It drops other events.
-func (p *Process) AwaitStarted(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	for {
-		select {
-		case e, ok := <-p.Events:
-			switch {
-			case !ok:
-				return p.Failure()
-			case e.Error != "":
-				return errors.New(e.Error)
-			case e.Started:
-				return nil
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Drain takes events that nobody waits for, until the process ends.
-func (p *Process) Drain() {
-	go func() {
-		for range p.Events {
-		}
-	}()
 }
 
 // Tell gives an order.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"time"
 
 	"multiedge/edge"
 )
@@ -77,50 +75,24 @@ func (s Study[Spec, Result]) Run(ctx context.Context, c *Cluster, spec Spec, sho
 	return Outcome(func() *Result {
 		job := studyJob{Server: true, Socket: c.Socket(1), Spec: Get(json.Marshal(spec)), Hosts: Get(json.Marshal(
 			map[string]any{"peer": c.lab.Host(1).Name(), "sockets": []string{c.Socket(0), c.Socket(1)}}))}
-		server := c.Start(1, s.role, job)
-		defer server.Stop()
-		defer server.Drain()
-		Checkf(server.AwaitStarted(ctx), "server")
+		both := NewCrew()
+		defer both.Stop()
+		both.Add("server", c.Start(1, s.role, job))
+		both.AwaitStarted(ctx)
 		job.Server, job.Socket = false, c.Socket(0)
-		client := c.Start(0, s.role, job)
-		defer client.Stop()
-		defer client.Drain()
+		both.Add("client", c.Start(0, s.role, job))
 		r := new(Result)
-		Check(json.Unmarshal(followBoth(ctx, client, server, show), r))
-		return r
-	})
-}
-
-// followBoth passes on the client's progress and returns its result.
-func followBoth(ctx context.Context, client, server *Process, show Show) json.RawMessage {
-	for {
-		select {
-		case e, ok := <-client.Events:
-			var s studyEvent
-			switch {
-			case !ok:
-				Fail("client: %w", client.Failure())
-			case e.Error != "":
-				err := fmt.Errorf("client: %s", e.Error)
-				select { // it may be the server's fault
-				case e := <-server.Events:
-					err = errors.Join(err, fmt.Errorf("server: %s", e.Error))
-				case <-time.After(time.Second):
-				}
-				Check(err)
-			case e.Into(&s) != nil:
-				Fail("client: unknown report %q", e.Body)
-			case s.Result != nil:
-				return s.Result
+		for {
+			said := both.Next(ctx)
+			var e studyEvent
+			if err := said.Into(&e); err != nil {
+				Fail("unknown report %q: %w", said.Body, err)
 			}
-			show(s.What, s.Share)
-		case e, ok := <-server.Events:
-			if !ok {
-				Fail("server: %w", server.Failure())
+			if e.Result != nil {
+				Check(json.Unmarshal(e.Result, r))
+				return r
 			}
-			Fail("server: %s", e.Error)
-		case <-ctx.Done():
-			Check(ctx.Err())
+			show(e.What, e.Share)
 		}
-	}
+	})
 }

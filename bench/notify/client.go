@@ -3,17 +3,16 @@ package notify
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/edge"
 	"multiedge/edge/named"
-	"multiedge/internal/ipc"
 )
 
 const (
@@ -59,7 +58,7 @@ func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(f
 	defer in.close()
 	before := s.spent(ctx, to, times, 0)
 	rounds := s.write(ctx, mem, to, show)
-	spent := s.spent(ctx, to, times, 1).Since(before)
+	spent := proc.Since(s.spent(ctx, to, times, 1), before)
 	sent, got := out.close(), in.close()
 	b := make([]byte, s.Rounds*stamp)
 	kit.Get(times.ReadAt(b, 0))
@@ -86,9 +85,7 @@ func (s *Spec) spent(ctx context.Context, to, times *edge.RemoteRegion, tell int
 	}
 	e.ClientProcess = workload.ProcessEffort(to.Conn().Device())
 	for i, of := range []*report.Effort{&e.ClientDaemon, &e.ServerDaemon} {
-		*of = workload.DaemonEffort(ctx, func(ctx context.Context, what string) (json.RawMessage, error) {
-			return ipc.Ask(ctx, s.Sockets[i], ipc.Message{Kind: ipc.KindStatus, What: what})
-		})
+		*of = workload.ReadDaemon(ctx, s.Sockets[i]).Daemon
 	}
 	return e
 }

@@ -3,7 +3,6 @@ package ondemand
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -87,19 +86,19 @@ func (r *run) beside(ctx context.Context, d *edge.Device, near *edge.Region, b *
 	defer mine.c.Close()
 	quiet := load{far: mine, kind: edge.Write, near: near, bytes: 4096, flying: 1, span: r.span()}
 	quiet.at = pattern(Uniform, 256, seed)
-	stop, ended := make(chan struct{}), make(chan error, 1)
+	stop := make(chan struct{})
+	var o outcome
 	done := outcome{seconds: 1}
-	if b.Load == loadNone {
-		ended <- nil
-	} else {
+	work := []func(context.Context){func(ctx context.Context) {
+		defer close(stop)
+		o = quiet.run(ctx, nil)
+	}}
+	if b.Load != loadNone {
 		l := r.other(ctx, b.Load, seed)
 		defer l.far.c.Close()
-		go func() { ended <- kit.Try(func() { done = l.run(ctx, stop) }) }()
+		work = append(work, func(ctx context.Context) { done = l.run(ctx, stop) })
 	}
-	var o outcome
-	err := kit.Try(func() { o = quiet.run(ctx, nil) })
-	close(stop)
-	kit.Check(errors.Join(<-ended, err))
+	kit.Together(ctx, work...)
 	b.P50, b.P99 = append(b.P50, o.latency.P50), append(b.P99, o.latency.P99)
 	b.Done = append(b.Done, float64(done.ops)/done.seconds)
 }

@@ -59,32 +59,21 @@ func (r *run) way(ctx context.Context, w *Way, f *far, src source, blocks int) {
 	var mu sync.Mutex
 	for _, span := range []time.Duration{r.span() / 2, r.span()} { // the first warms up
 		times, start := report.NewRecorder(), time.Now()
-		var all sync.WaitGroup
 		var done atomic.Int64
-		var failed atomic.Pointer[error]
-		for range workers {
-			all.Go(func() {
-				for time.Since(start) < span && failed.Load() == nil {
-					mu.Lock()
-					block := next()
-					mu.Unlock()
-					from := time.Now()
-					if err := kit.Try(func() { src.send(ctx, f.mem, block) }); err != nil {
-						failed.Store(&err)
-						return
-					}
-					took := time.Since(from)
-					done.Add(1)
-					mu.Lock()
-					times.Record(took)
-					mu.Unlock()
-				}
-			})
-		}
-		all.Wait()
-		if err := failed.Load(); err != nil {
-			kit.Check(*err)
-		}
+		kit.Each(ctx, workers, workers, func(ctx context.Context, _ int) {
+			for time.Since(start) < span && ctx.Err() == nil {
+				mu.Lock()
+				block := next()
+				mu.Unlock()
+				from := time.Now()
+				src.send(ctx, f.mem, block)
+				took := time.Since(from)
+				done.Add(1)
+				mu.Lock()
+				times.Record(took)
+				mu.Unlock()
+			}
+		})
 		w.Rate = float64(done.Load()) * chunk / time.Since(start).Seconds()
 		w.Latency = times.Summary(1)
 	}

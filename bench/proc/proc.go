@@ -14,19 +14,6 @@ type Usage struct {
 	Voluntary, Involuntary uint64
 }
 
-// Since returns what u has more than o. A thread that ended takes its counts with it: then it is zero.
-func (u Usage) Since(o Usage) Usage {
-	less := func(a, b uint64) uint64 { return a - min(a, b) }
-	return Usage{max(0, u.User-o.User), max(0, u.System-o.System), less(u.Faults, o.Faults),
-		less(u.Voluntary, o.Voluntary), less(u.Involuntary, o.Involuntary)}
-}
-
-// Add returns the sum of both.
-func (u Usage) Add(o Usage) Usage {
-	return Usage{u.User + o.User, u.System + o.System, u.Faults + o.Faults, u.Voluntary + o.Voluntary,
-		u.Involuntary + o.Involuntary}
-}
-
 // Thread is what the calling thread has used so far.
 func Thread() Usage { return used(unix.RUSAGE_THREAD) }
 

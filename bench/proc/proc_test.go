@@ -46,7 +46,7 @@ func TestSwitchesOfKnownSleeps(t *testing.T) {
 		_, err := unix.Read(fd, b[:])
 		must(t, err)
 	}
-	inProcess, inThread, inProc := Self().Since(self), Thread().Since(thread), of(t, os.Getpid()).Since(other)
+	inProcess, inThread, inProc := Since(Self(), self), Since(Thread(), thread), Since(of(t, os.Getpid()), other)
 	if n := inThread.Voluntary; n < sleeps*9/10 || n > sleeps*11/10 {
 		t.Errorf("this thread: %+v of %d sleeps", inThread, sleeps)
 	}
@@ -78,8 +78,8 @@ func TestMemoryAndTime(t *testing.T) {
 	must(t, err)
 	defer r.Close()
 	defer w.Close()
-	for name, u := range map[string]Usage{"this process": Self().Since(self), "this thread": Thread().Since(thread),
-		"/proc": of(t, pid).Since(other)} {
+	for name, u := range map[string]Usage{"this process": Since(Self(), self), "this thread": Since(Thread(), thread),
+		"/proc": Since(of(t, pid), other)} {
 		// huge pages where the machine gives them unasked; the kernel may owe /proc a tick
 		if u.Faults < 2 || u.User+u.System < 0.015 || u.User+u.System > 5 {
 			t.Errorf("%s: %+v of 4096 new pages, written to for 30 ms", name, u)
@@ -101,5 +101,25 @@ func TestMemoryAndTime(t *testing.T) {
 	if _, err := Of(nobody); err == nil || Resident(nobody)+Locked(nobody)+CountedResident(nobody) != 0 ||
 		Descriptors(nobody) != -1 {
 		t.Error("a process that does not exist has used something")
+	}
+}
+
+// Differences and sums are field by field; what fell is zero, what is no number stays.
+func TestFields(t *testing.T) {
+	type inner struct{ N uint64 }
+	type all struct {
+		Count uint64
+		Size  float64
+		In    inner
+		Each  [2]inner
+		Name  string
+	}
+	a := all{5, 2.5, inner{7}, [2]inner{{1}, {9}}, "a"}
+	b := all{2, 3, inner{3}, [2]inner{{2}, {4}}, "b"}
+	if got, want := Since(a, b), (all{3, 0, inner{4}, [2]inner{{0}, {5}}, "a"}); got != want {
+		t.Errorf("since: %+v, want %+v", got, want)
+	}
+	if got, want := Sum(a, b, b), (all{9, 8.5, inner{13}, [2]inner{{5}, {17}}, "a"}); got != want {
+		t.Errorf("sum: %+v, want %+v", got, want)
 	}
 }

@@ -1,6 +1,10 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+
+	"multiedge/bench/proc"
+)
 
 // Effort is what a measurement cost a process in the kernel, in counts: unlike times they do not depend on the machine.
 type Effort struct {
@@ -18,19 +22,6 @@ type Effort struct {
 	Involuntary uint64 `json:"involuntary_switches"`
 }
 
-// Add returns the sum of both.
-func (e Effort) Add(o Effort) Effort {
-	return Effort{e.SystemCalls + o.SystemCalls, e.WakeUps + o.WakeUps, e.Voluntary + o.Voluntary,
-		e.Involuntary + o.Involuntary}
-}
-
-// Since returns what e has more than o. A daemon's thread that ends takes its switches along: a count that fell is 0.
-func (e Effort) Since(o Effort) Effort {
-	less := func(a, b uint64) uint64 { return a - min(a, b) }
-	return Effort{less(e.SystemCalls, o.SystemCalls), less(e.WakeUps, o.WakeUps), less(e.Voluntary, o.Voluntary),
-		less(e.Involuntary, o.Involuntary)}
-}
-
 // Efforts are those of both ends: of the process and of the daemon that serves it (zero for an embedded transport).
 type Efforts struct {
 	ClientProcess Effort `json:"client_process"`
@@ -41,13 +32,7 @@ type Efforts struct {
 
 // Total is that of all four.
 func (e *Efforts) Total() Effort {
-	return e.ClientProcess.Add(e.ClientDaemon).Add(e.ServerProcess).Add(e.ServerDaemon)
-}
-
-// Since returns what e has more than o, end by end.
-func (e Efforts) Since(o Efforts) Efforts {
-	return Efforts{e.ClientProcess.Since(o.ClientProcess), e.ClientDaemon.Since(o.ClientDaemon),
-		e.ServerProcess.Since(o.ServerProcess), e.ServerDaemon.Since(o.ServerDaemon)}
+	return proc.Sum(e.ClientProcess, e.ClientDaemon, e.ServerProcess, e.ServerDaemon)
 }
 
 // PerMessage divides the effort of both ends by the messages of a row; ok is false where nothing was counted.

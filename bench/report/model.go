@@ -207,24 +207,6 @@ type Counters struct {
 	FramesShuffled      uint64 `json:"frames_shuffled"`  // received with the payload's beginning behind the rest
 }
 
-// Sub returns c - o field by field: what happened between two readings.
-func (c Counters) Sub(o Counters) Counters {
-	return Counters{
-		FramesSent: c.FramesSent - o.FramesSent, FramesReceived: c.FramesReceived - o.FramesReceived,
-		FramesRetransmitted: c.FramesRetransmitted - o.FramesRetransmitted,
-		FramesDuplicated:    c.FramesDuplicated - o.FramesDuplicated,
-		FramesReordered:     c.FramesReordered - o.FramesReordered, FramesLost: c.FramesLost - o.FramesLost,
-		FramesRejected: c.FramesRejected - o.FramesRejected, AcksExplicit: c.AcksExplicit - o.AcksExplicit,
-		FramesInPlace: c.FramesInPlace - o.FramesInPlace, FramesExchanged: c.FramesExchanged - o.FramesExchanged,
-		FramesShuffled: c.FramesShuffled - o.FramesShuffled,
-	}
-}
-
-// Add returns c + o field by field.
-func (c Counters) Add(o Counters) Counters {
-	return c.Sub(Counters{}.Sub(o)) // modulo 2^64
-}
-
 // LinkLoad is one link's share of a measurement.
 type LinkLoad struct {
 	Link                string `json:"link"`

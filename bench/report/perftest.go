@@ -25,17 +25,16 @@ func (p *perftest) Row(r *Row) error {
 	var b strings.Builder
 	same := *r
 	same.QueueDepth = 0 // falls with the message size by itself, and has a column
+	head, values := lines(p.columns(r))
 	if key := p.banner(&same); key != p.last {
 		p.last = key
-		b.WriteString(p.banner(r))
-		b.WriteString(p.columns(r))
+		fmt.Fprintf(&b, "%s %s\n", p.banner(r), strings.TrimRight(head, " "))
 	}
-	if IsLatencyTest(r.Test) {
-		p.latency(&b, r)
-	} else {
-		p.bandwidth(&b, r)
+	fmt.Fprintf(&b, " %s\n", values)
+	remarks(&b, r, "   ")
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "   note: %s\n", n)
 	}
-	p.tail(&b, r)
 	_, err := io.WriteString(p.w, b.String())
 	return err
 }
@@ -110,85 +109,44 @@ func remarks(b *strings.Builder, r *Row, indent string) {
 	}
 }
 
-// columns is the line of column names, and its unit follows the style.
-func (p *perftest) columns(r *Row) string {
-	var s string
-	if IsLatencyTest(r.Test) {
-		s = fmt.Sprintf(" %-10s %-12s %-11s %-11s %-15s %-11s %-13s %-21s %-23s %-11s %-11s", "#bytes", "#iterations",
-			"t_min[usec]",
-			"t_max[usec]", "t_typical[usec]", "t_avg[usec]", "t_stdev[usec]", "99% percentile[usec]",
-			"99.9% percentile[usec]", "90%[usec]", "99.99%[usec]")
+// columns are what there is to say of a row, and in which form.
+func (p *perftest) columns(r *Row) []column {
+	unit, scale := "[MB/sec]", 1.0/(1<<20) // perftest's MB is 2^20 bytes
+	if p.style.Gbits {
+		unit, scale = "[Gb/sec]", 8/1e9
+	}
+	cs := []column{{"#bytes", "%-10d", r.MessageBytes}}
+	if l := &r.Latency; IsLatencyTest(r.Test) {
+		cs = append(cs, column{"#iterations", "%-12d", l.Count}, column{"t_min[usec]", "%-11.2f", l.Min / 1e3},
+			column{"t_max[usec]", "%-11.2f", l.Max / 1e3}, column{"t_typical[usec]", "%-15.2f", l.P50 / 1e3},
+			column{"t_avg[usec]", "%-11.2f", l.Mean / 1e3}, column{"t_stdev[usec]", "%-13.2f", l.Stddev / 1e3},
+			column{"99% percentile[usec]", "%-21.2f", l.P99 / 1e3},
+			column{"99.9% percentile[usec]", "%-23.2f", l.P999 / 1e3},
+			column{"90%[usec]", "%-11.2f", l.P90 / 1e3}, column{"99.99%[usec]", "%-11.2f", l.P9999 / 1e3})
 	} else {
-		s = fmt.Sprintf(" %-10s %-12s %-18s %-20s %-13s", "#bytes", "#iterations", "BW peak["+p.unit()+"]",
-			"BW average["+p.unit()+"]", "MsgRate[Mpps]")
-	}
-	if !IsLatencyTest(r.Test) {
-		s += fmt.Sprintf(" %-6s", "depth")
+		cs = append(cs, column{"#iterations", "%-12d", r.Operations},
+			column{"BW peak" + unit, "%-18.2f", max(r.PeakThroughput, r.Throughput) * scale},
+			column{"BW average" + unit, "%-20.2f", r.Throughput * scale},
+			column{"MsgRate[Mpps]", "%-13.6f", r.OperationsPerSecond / 1e6}, column{"depth", "%-6d", r.QueueDepth})
 		if r.Connections > 1 {
-			s += fmt.Sprintf(" %-6s", "conns")
+			cs = append(cs, column{"conns", "%-6d", r.Connections})
 		}
 	}
-	s += fmt.Sprintf(" %-9s %-7s %-7s %-7s %-7s %-7s", "frames", "retrans", "lost", "dup", "reord", "acks")
+	cs = append(cs, column{"frames", "%-9d", r.FramesSent}, column{"retrans", "%-7d", r.FramesRetransmitted},
+		column{"lost", "%-7d", r.FramesLost}, column{"dup", "%-7d", r.FramesDuplicated},
+		column{"reord", "%-7d", r.FramesReordered}, column{"acks", "%-7d", r.AcksExplicit})
 	if r.IntegrityChecked {
-		s += fmt.Sprintf(" %-7s", "badmsgs")
+		cs = append(cs, column{"badmsgs", "%-7d", r.IntegrityErrors})
 	}
-	s += fmt.Sprintf(" %-9s %-12s %-9s", "calls/msg", "switches/msg", "wakes/msg")
+	calls, switches, wakes := r.efforts()
+	cs = append(cs, column{"calls/msg", "%-9s", calls}, column{"switches/msg", "%-12s", switches},
+		column{"wakes/msg", "%-9s", wakes})
 	if p.style.CPU {
-		s += fmt.Sprintf(" %-12s %-12s %-9s", "cli_cpu[%]", "srv_cpu[%]", "cpu_s/GiB")
+		cs = append(cs, column{"cli_cpu[%]", "%-12.0f", percent(r.CPU.Client.Total, r.Seconds)},
+			column{"srv_cpu[%]", "%-12.0f", percent(r.CPU.Server.Total, r.Seconds)},
+			column{"cpu_s/GiB", "%-9.3f", r.PerGiB()})
 	}
-	return strings.TrimRight(s, " ") + "\n"
-}
-
-func (p *perftest) unit() string {
-	if p.style.Gbits {
-		return "Gb/sec"
-	}
-	return "MB/sec"
-}
-
-// bw converts to perftest's units: its MB is 2^20 bytes.
-func (p *perftest) bw(bytesPerSecond float64) float64 {
-	if p.style.Gbits {
-		return bytesPerSecond * 8 / 1e9
-	}
-	return bytesPerSecond / (1 << 20)
-}
-
-func (p *perftest) bandwidth(b *strings.Builder, r *Row) {
-	peak := max(r.PeakThroughput, r.Throughput)
-	fmt.Fprintf(b, " %-10d %-12d %-18.2f %-20.2f %-13.6f", r.MessageBytes, r.Operations, p.bw(peak), p.bw(r.Throughput),
-		r.OperationsPerSecond/1e6)
-}
-
-func (p *perftest) latency(b *strings.Builder, r *Row) {
-	l, us := r.Latency, func(ns float64) float64 { return ns / 1e3 }
-	fmt.Fprintf(b, " %-10d %-12d %-11.2f %-11.2f %-15.2f %-11.2f %-13.2f %-21.2f %-23.2f %-11.2f %-11.2f",
-		r.MessageBytes, l.Count,
-		us(l.Min), us(l.Max), us(l.P50), us(l.Mean), us(l.Stddev), us(l.P99), us(l.P999), us(l.P90), us(l.P9999))
-}
-
-func (p *perftest) tail(b *strings.Builder, r *Row) {
-	if !IsLatencyTest(r.Test) {
-		fmt.Fprintf(b, " %-6d", r.QueueDepth)
-		if r.Connections > 1 {
-			fmt.Fprintf(b, " %-6d", r.Connections)
-		}
-	}
-	fmt.Fprintf(b, " %-9d %-7d %-7d %-7d %-7d %-7d", r.FramesSent, r.FramesRetransmitted, r.FramesLost,
-		r.FramesDuplicated, r.FramesReordered, r.AcksExplicit)
-	if r.IntegrityChecked {
-		fmt.Fprintf(b, " %-7d", r.IntegrityErrors)
-	}
-	b.WriteString(effort(r, " %-9s %-12s %-9s"))
-	if p.style.CPU {
-		fmt.Fprintf(b, " %-12.0f %-12.0f %-9.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
-			r.Seconds), r.PerGiB())
-	}
-	b.WriteString("\n")
-	remarks(b, r, "   ")
-	for _, n := range r.Notes {
-		fmt.Fprintf(b, "   note: %s\n", n)
-	}
+	return cs
 }
 
 // percent is the share of one processor that seconds of its time are of a duration.

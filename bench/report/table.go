@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -19,44 +20,63 @@ func (t *table) Head(h Head) error {
 
 func (t *table) Row(r *Row) error {
 	var b strings.Builder
+	head, values := lines(t.columns(r))
 	if !t.header {
 		t.header = true
-		line := fmt.Sprintf("%-11s %-26s %-9s %-9s %-8s %-19s %5s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s",
-			"test", "over", "security", "scheduler", "poll", "links", "conns", "size", "Gbit/s", "ops/s",
-			"p50", "p99", "frames", "retrans", "lost", "dup", "reord", "acks", "bad")
-		line += fmt.Sprintf(" %8s %8s %8s", "calls/m", "switch/m", "wakes/m")
-		if t.style.CPU {
-			line += fmt.Sprintf(" %6s %6s %8s", "cli%", "srv%", "s/GiB")
-		}
-		fmt.Fprintf(&b, "%s\n%s\n", line, strings.Repeat("-", len(line)))
+		fmt.Fprintf(&b, "%s\n%s\n", head, strings.Repeat("-", len(head)))
 	}
-	fmt.Fprintf(&b, "%-11s %-26s %-9s %-9s %-8s %-19s %5s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test,
-		clip(r.Contender(), 26), dash(r.Security), dash(r.Scheduler), dash(r.Poll),
-		clip(unless(r.Links == 0, Rates(r.LinkRates, r.Links)), 19), unless(r.Connections == 0, r.Connections),
-		Bytes(r.MessageBytes), r.Throughput*8/1e9, Count(r.OperationsPerSecond), lat(r.Latency, r.Latency.P50),
-		lat(r.Latency, r.Latency.P99), Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost,
-		r.FramesDuplicated, r.FramesReordered, r.AcksExplicit, unless(!r.IntegrityChecked, r.IntegrityErrors))
-	b.WriteString(effort(r, " %8s %8s %8s"))
-	if t.style.CPU {
-		fmt.Fprintf(&b, " %6.0f %6.0f %8.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
-			r.Seconds), r.PerGiB())
-	}
-	b.WriteString("\n")
+	fmt.Fprintln(&b, values)
 	remarks(&b, r, "    ")
 	_, err := io.WriteString(t.w, b.String())
 	return err
 }
 
+func (t *table) columns(r *Row) []column {
+	calls, switches, wakes := r.efforts()
+	cs := []column{{"test", "%-11s", r.Test}, {"over", "%-26s", clip(r.Contender(), 26)},
+		{"security", "%-9s", dash(r.Security)}, {"scheduler", "%-9s", dash(r.Scheduler)},
+		{"poll", "%-8s", dash(r.Poll)},
+		{"links", "%-19s", clip(unless(r.Links == 0, Rates(r.LinkRates, r.Links)), 19)},
+		{"conns", "%5s", unless(r.Connections == 0, r.Connections)}, {"size", "%8s", Bytes(r.MessageBytes)},
+		{"Gbit/s", "%10.3f", r.Throughput * 8 / 1e9}, {"ops/s", "%10s", Count(r.OperationsPerSecond)},
+		{"p50", "%9s", lat(r.Latency, r.Latency.P50)}, {"p99", "%9s", lat(r.Latency, r.Latency.P99)},
+		{"frames", "%8s", Count(float64(r.FramesSent))}, {"retrans", "%7d", r.FramesRetransmitted},
+		{"lost", "%6d", r.FramesLost}, {"dup", "%6d", r.FramesDuplicated}, {"reord", "%6d", r.FramesReordered},
+		{"acks", "%7d", r.AcksExplicit}, {"bad", "%5s", unless(!r.IntegrityChecked, r.IntegrityErrors)},
+		{"calls/m", "%8s", calls}, {"switch/m", "%8s", switches}, {"wakes/m", "%8s", wakes}}
+	if t.style.CPU {
+		cs = append(cs, column{"cli%", "%6.0f", percent(r.CPU.Client.Total, r.Seconds)},
+			column{"srv%", "%6.0f", percent(r.CPU.Server.Total, r.Seconds)}, column{"s/GiB", "%8.3f", r.PerGiB()})
+	}
+	return cs
+}
+
+// column is a value in a format for people, with what stands above it.
+type column struct {
+	head, form string
+	value      any
+}
+
+// width is the part of a form that says how wide a column is.
+var width = regexp.MustCompile(`^%-?[0-9]+`)
+
+// lines are the heads and the values of columns.
+func lines(cs []column) (head, values string) {
+	var heads, all []string
+	for _, c := range cs {
+		heads = append(heads, fmt.Sprintf(width.FindString(c.form)+"s", c.head))
+		all = append(all, fmt.Sprintf(c.form, c.value))
+	}
+	return strings.Join(heads, " "), strings.Join(all, " ")
+}
+
 func (t *table) Close() error { return nil }
 
-// effort is what each message cost both ends in the kernel; dashes where that was not counted.
-func effort(r *Row, form string) string {
-	calls, switches, wakes, ok := r.PerMessage()
-	if !ok {
-		return fmt.Sprintf(form, "-", "-", "-")
-	}
-	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
-	return fmt.Sprintf(form, two(calls), two(switches), two(wakes))
+// efforts is what each message cost both ends in the kernel; dashes where that was not counted.
+func (r *Row) efforts() (calls, switches, wakes string) {
+	c, s, w, ok := r.PerMessage()
+	two := func(v float64) string { return unless(!ok, fmt.Sprintf("%.2f", v)) }
+	return two(c), two(s), two(w)
 }
 
 // isLatency reports whether a row is read for its latency, with what each end spent on a message.

@@ -142,30 +142,13 @@ func (r *run) moment(ctx context.Context, what string, conns int) {
 	r.res.Moments = append(r.res.Moments, m)
 }
 
-// each calls f for 0 to n-1 from all workers and returns the first error.
-func (r *run) each(n int, what string, f func(i int)) {
-	var next, done atomic.Int64
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
-	for range r.Workers {
-		wg.Go(func() {
-			for failed.Load() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := kit.Try(func() { f(i) }); err != nil {
-					failed.CompareAndSwap(nil, &err)
-					return
-				}
-				r.progress(what, float64(done.Add(1))/float64(n))
-			}
-		})
-	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		kit.Check(*err)
-	}
+// each calls f for 0 to n-1, as many at a time as there are workers.
+func (r *run) each(ctx context.Context, n int, what string, f func(i int)) {
+	var done atomic.Int64
+	kit.Each(ctx, n, r.Workers, func(_ context.Context, i int) {
+		f(i)
+		r.progress(what, float64(done.Add(1))/float64(n))
+	})
 }
 
 func (r *run) progress(what string, share float64) {
@@ -182,7 +165,7 @@ func (r *run) progress(what string, share float64) {
 // open dials n connections and writes over each.
 func (r *run) open(ctx context.Context, n int, what string) []*edge.Conn {
 	conns := make([]*edge.Conn, n)
-	r.each(n, what, func(i int) {
+	r.each(ctx, n, what, func(i int) {
 		kit.Doing(func() {
 			c := kit.Get(r.d.Dial(ctx, r.Peer, service))
 			conns[i] = c
@@ -198,7 +181,7 @@ const usedOps = 256
 
 // use writes over every connection, usedOps times at once.
 func (r *run) use(ctx context.Context, conns []*edge.Conn) {
-	r.each(len(conns), "using", func(i int) {
+	r.each(ctx, len(conns), "using", func(i int) {
 		kit.Doing(func() {
 			mem := kit.Get(conns[i].Import(ctx, memory))
 			ops := make([]edge.Op, usedOps)
@@ -223,13 +206,13 @@ func rest(ctx context.Context, d time.Duration) {
 }
 
 func (r *run) close(ctx context.Context, conns []*edge.Conn, what string) {
-	r.each(len(conns), what, func(i int) { kit.Check(conns[i].CloseContext(ctx)) })
+	r.each(ctx, len(conns), what, func(i int) { kit.Check(conns[i].CloseContext(ctx)) })
 }
 
 // cycle opens and closes connections, all workers at once.
 func (r *run) cycle(ctx context.Context) {
 	start := time.Now()
-	r.each(r.Cycles, "cycling", func(i int) {
+	r.each(ctx, r.Cycles, "cycling", func(i int) {
 		kit.Doing(func() {
 			c := kit.Get(r.d.Dial(ctx, r.Peer, service, edge.Data([]byte{1})))
 			kit.Check(c.CloseContext(ctx))

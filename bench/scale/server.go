@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"multiedge/bench/kit"
@@ -25,38 +24,31 @@ func Serve(ctx context.Context, d *edge.Device, started func()) {
 	mem := kit.Get(d.Register(slot))
 	l := kit.Get(d.Listen(ctx, service))
 	asked := kit.Get(d.Listen(ctx, control))
-	failed := make(chan error, 2)
-	go func() { failed <- kit.Try(func() { acceptAll(ctx, l, mem) }) }()
-	go func() { failed <- kit.Try(func() { answerAll(ctx, asked) }) }()
 	started()
-	if err := <-failed; ctx.Err() == nil {
+	err := kit.Try(func() {
+		kit.Together(ctx, func(ctx context.Context) { answerAll(ctx, asked) }, func(ctx context.Context) {
+			kit.Each(ctx, acceptors, acceptors, func(ctx context.Context, _ int) { acceptAll(ctx, l, mem) })
+		})
+	})
+	if ctx.Err() == nil {
 		kit.Check(err)
 	}
 }
 
-// acceptAll takes every connection. Nothing is kept of them: what a connection costs is the library's and the daemon's.
+// acceptors is how many connections are accepted at once.
+const acceptors = 16
+
+// acceptAll takes connections. Nothing is kept of them: what a connection costs is the library's and the daemon's.
 func acceptAll(ctx context.Context, l *edge.Listener, mem *edge.Region) {
-	const workers = 16
-	failed := make(chan error, workers)
-	for range workers {
-		go func() {
-			for {
-				c, err := l.Accept(ctx)
-				if err != nil {
-					failed <- err
-					return
-				}
-				if wanted := c.Data(); len(wanted) > 0 { // a cycle: nothing is exported
-					continue
-				}
-				if _, err := mem.Export(c, memory, edge.RemoteWrite, 0, slot); err != nil && c.Err() == nil {
-					failed <- fmt.Errorf("scale: export: %w", err)
-					return
-				}
-			}
-		}()
+	for {
+		c := kit.Get(l.Accept(ctx))
+		if wanted := c.Data(); len(wanted) > 0 { // a cycle: nothing is exported
+			continue
+		}
+		if _, err := mem.Export(c, memory, edge.RemoteWrite, 0, slot); err != nil && c.Err() == nil {
+			kit.Fail("scale: export: %w", err)
+		}
 	}
-	kit.Check(<-failed)
 }
 
 // answerAll serves those who ask for the usage of this host, one after the other.

@@ -154,41 +154,21 @@ func (j *job) kernel(ctx context.Context, d *edge.Device, p *kit.Port, name stri
 	return row, err
 }
 
-// cluster is a run between hosts, as the process that started the ranks sees it.
-type cluster struct {
-	*kit.Cluster
-	ranks  []*kit.Process
-	events chan from
-}
-
-// from is an event of a rank; closed: none follows.
-type from struct {
-	rank int
-	kit.Event
-	closed bool
-}
-
 // Run runs a Spec with a rank in each host of a cluster. show is called now and then.
 func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, error) {
 	n := c.Lab().Hosts()
-	run := &cluster{Cluster: c, events: make(chan from)}
-	defer run.stop()
+	ranks := kit.NewCrew()
+	defer ranks.Stop()
 	var hosts []string
 	for i := range n {
 		hosts = append(hosts, c.Lab().Host(i).Name())
 	}
 	for rank := range n {
-		var p *kit.Process
-		if err := kit.Try(func() { p = c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts}) }); err != nil {
-			return nil, fmt.Errorf("rank %d: %w", rank, err)
+		name := fmt.Sprint("rank ", rank)
+		err := kit.Try(func() { ranks.Add(name, c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts})) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		run.ranks = append(run.ranks, p)
-		go func() {
-			for e := range p.Events {
-				run.events <- from{rank: rank, Event: e}
-			}
-			run.events <- from{rank: rank, closed: true}
-		}()
 	}
 	res := &Result{Spec: s, Ranks: n, Rows: make([]Row, len(s.Tasks))}
 	for i := range res.Rows {
@@ -198,56 +178,36 @@ func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, e
 	if s.Cut {
 		cuts = cut(ctx, c.Lab())
 	}
-	err := run.follow(ctx, res, show)
+	err := kit.Try(func() { res.follow(ctx, ranks, show) })
 	if cuts != nil {
 		var wrong error
 		res.Cuts, wrong = cuts.stop()
 		err = errors.Join(err, wrong)
 	}
 	if err == nil && s.Kill {
-		res.Kills, err = run.kill(ctx, n-1)
+		res.Kills, err = kill(ctx, ranks, n)
 	}
 	return res, err
 }
 
-// stop ends all ranks, and takes what they still report.
-func (c *cluster) stop() {
-	go func() {
-		for range c.events {
-		}
-	}()
-	for _, p := range c.ranks {
-		p.Stop()
-	}
-}
-
 // follow takes the rows of all ranks, until they have ended or wait to be killed.
-func (c *cluster) follow(ctx context.Context, res *Result, show kit.Show) error {
-	done, next := 0, make([]int, len(c.ranks))
-	for busy := len(c.ranks); busy > 0; {
-		var e from
-		select {
-		case e = <-c.events:
-		case <-ctx.Done():
-			return ctx.Err()
+func (res *Result) follow(ctx context.Context, ranks *kit.Crew, show kit.Show) {
+	done, next := 0, make([]int, res.Ranks)
+	for busy := res.Ranks; busy > 0; {
+		e := ranks.Hear(ctx)
+		if e.Over && !res.Kill && ranks.Process(e.Member).Ends() == nil || e.Started {
+			busy--
+			continue
 		}
+		kit.Check(e.Err())
 		var body event
+		kit.Checkf(e.Into(&body), "rank %d: unknown report %q", e.Member, e.Body)
 		switch {
-		case e.closed && !res.Kill:
-			busy--
-		case e.closed:
-			return fmt.Errorf("rank %d: %w", e.rank, c.ranks[e.rank].Failure())
-		case e.Error != "":
-			return fmt.Errorf("rank %d: %s", e.rank, e.Error)
-		case e.Started:
-			busy--
-		case e.Into(&body) != nil:
-			return fmt.Errorf("rank %d: unknown report %q", e.rank, e.Body)
 		case body.Row != nil:
-			row := &res.Rows[next[e.rank]]
-			next[e.rank]++
-			row.Stats[e.rank] = body.Row.Stats[0]
-			if e.rank == 0 {
+			row := &res.Rows[next[e.Member]]
+			next[e.Member]++
+			row.Stats[e.Member] = body.Row.Stats[0]
+			if e.Member == 0 {
 				row.Task, row.Alone, row.Same = body.Row.Task, body.Row.Alone, body.Row.Same
 				done++
 			}
@@ -257,25 +217,23 @@ func (c *cluster) follow(ctx context.Context, res *Result, show kit.Show) error 
 			show(body.What, float64(done)/float64(len(res.Rows)))
 		}
 	}
-	return nil
 }
 
-// kill kills a rank and says how and when the others ended.
-func (c *cluster) kill(ctx context.Context, rank int) (list []Ended, err error) {
+// kill kills the last of n ranks and says how and when the others ended.
+func kill(ctx context.Context, ranks *kit.Crew, n int) (list []Ended, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	start := time.Now()
-	c.ranks[rank].Kill()
-	for len(list) < len(c.ranks)-1 {
-		select {
-		case e := <-c.events:
-			if e.Error != "" && e.rank != rank {
-				list = append(list, Ended{e.rank, time.Since(start).Seconds(), e.Error})
+	ranks.Process(n - 1).Kill()
+	err = kit.Try(func() {
+		for len(list) < n-1 {
+			if e := ranks.Hear(ctx); e.Error != "" && e.Member != n-1 {
+				list = append(list, Ended{e.Member, time.Since(start).Seconds(), e.Error})
 			}
-		case <-ctx.Done():
-			return list, fmt.Errorf("rank %d was killed, and only %d of the others ended: %w", rank, len(list),
-				ctx.Err())
 		}
+	})
+	if err != nil {
+		err = fmt.Errorf("rank %d was killed, and only %d of the others ended: %w", n-1, len(list), err)
 	}
-	return list, nil
+	return list, err
 }

@@ -41,26 +41,27 @@ func TestEnvironment(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}})
-	for rank := range 2 {
-		var p *kit.Process
-		kittest.Must(t, kit.Try(func() {
-			p = c.Start(rank, "splash environment", map[string]string{"EDGE_SOCKET": c.Socket(rank),
-				dsm.Variable: fmt.Sprintf("job7,%d,2,%s", rank, c.Lab().Host(0).Name())})
-		}))
-		t.Cleanup(p.Stop)
-		defer func() {
-			var barriers int
-			select {
-			case e := <-p.Events:
-				if e.Error != "" || e.Into(&barriers) != nil || barriers != 4 {
-					t.Errorf("rank %d: %+v", rank, e)
-				}
-			case <-ctx.Done():
-				t.Errorf("rank %d: %v", rank, ctx.Err())
+	ranks := kit.NewCrew()
+	defer ranks.Stop()
+	kittest.Must(t, kit.Try(func() {
+		for rank := range 2 {
+			ranks.Add(fmt.Sprint("rank ", rank), c.Start(rank, "splash environment", map[string]string{
+				"EDGE_SOCKET": c.Socket(rank),
+				dsm.Variable:  fmt.Sprintf("job7,%d,2,%s", rank, c.Lab().Host(0).Name())}))
+		}
+		for said := 0; said < 2; {
+			e := ranks.Hear(ctx)
+			if e.Over && ranks.Process(e.Member).Ends() == nil {
+				continue
 			}
-			p.Drain()
-		}()
-	}
+			kit.Check(e.Err())
+			var barriers int
+			kit.Check(e.Into(&barriers))
+			if said++; barriers != 4 {
+				t.Errorf("rank %d: %d barriers", e.Member, barriers)
+			}
+		}
+	}))
 }
 
 // All kernels between daemons on three hosts, over two links that are cut in turn; then a rank is killed.

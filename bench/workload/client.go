@@ -179,7 +179,7 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 	case m.Done.Error != "":
 		kit.Fail("server: %s", m.Done.Error)
 	}
-	fill(row, spec, out, after.since(before), m.Done)
+	fill(row, spec, out, after.Since(before), m.Done)
 }
 
 // agree tells the server what comes and waits until it is ready.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"multiedge/bench/kit"
@@ -31,26 +30,6 @@ const perLane = 20 * time.Millisecond
 // setupContext bounds setting up a series of n connections.
 func setupContext(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, setupTime+time.Duration(n)*perLane)
-}
-
-// each runs f, which may end by kit.Check, for 0 to n-1, some at a time, and ends with the first error. ctx given to f
-// ends with it.
-func each(ctx context.Context, n int, f func(ctx context.Context, i int)) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	for range min(n, laneWorkers) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := kit.Try(func() { f(ctx, i) }); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	kit.Check(context.Cause(ctx))
 }
 
 // exportData lets the peer of conn reach the data regions, except for their guard pages.
@@ -88,7 +67,7 @@ func (c *Client) join(ctx context.Context, o DialOptions, p Params, n int) {
 	p.Joins = true
 	data := p.encode()
 	lanes := make([]lane, n-1)
-	each(ctx, n-1, func(ctx context.Context, i int) {
+	kit.Each(ctx, n-1, laneWorkers, func(ctx context.Context, i int) {
 		conn, err := c.dev.Dial(ctx, o.Peer, cmp.Or(o.service, Service), edge.Data(data))
 		kit.Checkf(err, "connection %d of %d", i+2, n)
 		lanes[i].conn = conn
@@ -102,7 +81,8 @@ func (s *side) closeLanes() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	_ = kit.Try(func() {
-		each(ctx, len(s.lanes)-1, func(ctx context.Context, i int) { _ = s.lanes[i+1].conn.CloseContext(ctx) })
+		kit.Each(ctx, len(s.lanes)-1, laneWorkers,
+			func(ctx context.Context, i int) { _ = s.lanes[i+1].conn.CloseContext(ctx) })
 	})
 }
 

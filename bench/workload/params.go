@@ -188,15 +188,10 @@ type memory struct{ source, target bool }
 
 // Report is what the server found in one measurement.
 type Report struct {
-	Error     string            `json:"error,omitempty"` // it failed, and the series is over
-	Sent      uint64            `json:"sent"`            // operations initiated by the server
-	Seconds   float64           `json:"seconds"`
-	CPU       report.End        `json:"cpu"`
-	Faults    uint64            `json:"page_faults"`
-	Process   report.Effort     `json:"process_effort"`
-	Daemon    report.Effort     `json:"daemon_effort"`
-	Counters  report.Counters   `json:"counters"`
-	Dropped   uint64            `json:"dropped"`
+	Error   string  `json:"error,omitempty"` // it failed, and the series is over
+	Sent    uint64  `json:"sent"`            // operations initiated by the server
+	Seconds float64 `json:"seconds"`
+	Counted
 	Integrity Integrity         `json:"integrity"`
 	Links     []report.LinkLoad `json:"links,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 
 	"multiedge/bench/kit"
@@ -11,6 +12,7 @@ import (
 	"multiedge/edge"
 	"multiedge/edge/node"
 	"multiedge/internal/inspect"
+	"multiedge/internal/ipc"
 )
 
 // Probe reads what the transport that serves a Device has counted so far, and what its process has consumed.
@@ -21,16 +23,22 @@ type Probe struct {
 
 // Reading is what one end has used and counted up to a moment, or between two.
 type Reading struct {
-	cpu      report.End
-	faults   uint64        // minor page faults of both
-	process  report.Effort // of the process
-	daemon   report.Effort // of the daemon that serves it
-	counters report.Counters
-	dropped  uint64
-	links    []report.LinkLoad
-	Info     Info
+	Counted
+	links  []report.LinkLoad
+	Info   Info
+	Status inspect.Status // that it was read from
 
 	transport report.Effort // calls alone, of whichever has the transport
+}
+
+// Counted is the numbers of a Reading.
+type Counted struct {
+	CPU      report.End      `json:"cpu"`
+	Faults   uint64          `json:"page_faults"`    // minor ones of both
+	Process  report.Effort   `json:"process_effort"` // of the process
+	Daemon   report.Effort   `json:"daemon_effort"`  // of the daemon that serves it
+	Counters report.Counters `json:"counters"`
+	Dropped  uint64          `json:"dropped"` // frames, by the kernel
 }
 
 // Info describes the transport of one end.
@@ -50,13 +58,13 @@ func (p *Probe) Read(ctx context.Context) *Reading {
 		return node.Status(ctx, p.dev, what)
 	})
 	own := proc.Self()
-	r.cpu.ProcessUser, r.cpu.ProcessSystem = own.User, own.System
-	r.process = ProcessEffort(p.dev)
+	r.CPU.ProcessUser, r.CPU.ProcessSystem = own.User, own.System
+	r.Process = ProcessEffort(p.dev)
 	if p.embedded { // the transport is in this process
-		r.process = r.process.Add(r.transport)
-		r.faults, r.daemon, r.cpu.DaemonUser, r.cpu.DaemonSystem = 0, report.Effort{}, 0, 0
+		r.Process = proc.Sum(r.Process, r.transport)
+		r.Faults, r.Daemon, r.CPU.DaemonUser, r.CPU.DaemonSystem = 0, report.Effort{}, 0, 0
 	}
-	r.faults += own.Faults
+	r.Faults += own.Faults
 	return r
 }
 
@@ -68,20 +76,20 @@ func readDaemon(ctx context.Context, ask asks) *Reading {
 	r := &Reading{}
 	kit.Doing(func() { r.readStatus(kit.Get(ask(ctx, "status"))) }, "status of the transport")
 	kit.Doing(func() { r.readLinks(kit.Get(ask(ctx, "link"))) }, "status of the links")
-	r.daemon.SystemCalls, r.daemon.WakeUps = r.transport.SystemCalls, r.transport.WakeUps
+	r.Daemon.SystemCalls, r.Daemon.WakeUps = r.transport.SystemCalls, r.transport.WakeUps
 	return r
 }
 
 func (r *Reading) readStatus(body json.RawMessage) {
-	var st inspect.Status
-	kit.Check(json.Unmarshal(body, &st))
-	r.counters, r.Info = CountersOf(st.Counters), Info{Scheduler: st.Scheduler, Checksum: st.Checksum,
+	st := &r.Status
+	kit.Check(json.Unmarshal(body, st))
+	r.Counters, r.Info = CountersOf(st.Counters), Info{Scheduler: st.Scheduler, Checksum: st.Checksum,
 		Security: st.Security, Poll: st.Poll, Links: st.LinksUp}
-	r.cpu.DaemonUser, r.cpu.DaemonSystem = st.CPUUserSeconds, st.CPUSystemSeconds
+	r.CPU.DaemonUser, r.CPU.DaemonSystem = st.CPUUserSeconds, st.CPUSystemSeconds
 	r.transport = report.Effort{WakeUps: st.Calls["wakes"],
 		SystemCalls: st.Calls["wakes"] + st.Calls["sleeps"] + st.Calls["yields"] + st.Calls["looks"]}
 	used, _ := proc.Of(st.PID) // of another host: nothing
-	r.faults, r.daemon = used.Faults, report.Effort{Voluntary: used.Voluntary, Involuntary: used.Involuntary}
+	r.Faults, r.Daemon = used.Faults, report.Effort{Voluntary: used.Voluntary, Involuntary: used.Involuntary}
 }
 
 // readLinks reads a list, which may have come as a list of pages.
@@ -100,7 +108,7 @@ func (r *Reading) readLinks(body json.RawMessage) {
 		if l.Up {
 			r.Info.Driver = l.Driver
 		}
-		r.dropped += l.Kernel["dropped"]
+		r.Dropped += l.Kernel["dropped"]
 		r.transport.SystemCalls += l.Kernel["send_calls"] + l.Kernel["recv_calls"]
 		r.links = append(r.links, report.LinkLoad{
 			Link: l.Name, FramesSent: l.Counters["frames_sent"], BytesSent: l.Counters["bytes_sent"],
@@ -109,8 +117,12 @@ func (r *Reading) readLinks(body json.RawMessage) {
 	}
 }
 
-// DaemonEffort is what a daemon has spent so far. It ends by kit.Check if the daemon does not tell.
-func DaemonEffort(ctx context.Context, ask asks) report.Effort { return readDaemon(ctx, ask).daemon }
+// ReadDaemon reads what the daemon at a socket has counted so far. It ends by kit.Check if the daemon does not tell.
+func ReadDaemon(ctx context.Context, socket string) *Reading {
+	return readDaemon(ctx, func(ctx context.Context, what string) (json.RawMessage, error) {
+		return ipc.Ask(ctx, socket, ipc.Message{Kind: ipc.KindStatus, What: what})
+	})
+}
 
 // ProcessEffort is what this process, which uses a Device, has spent so far.
 func ProcessEffort(d *edge.Device) report.Effort {
@@ -119,34 +131,27 @@ func ProcessEffort(d *edge.Device) report.Effort {
 		Voluntary: own.Voluntary, Involuntary: own.Involuntary}
 }
 
-// CountersOf picks the counters of a report from those of a daemon's status.
-func CountersOf(c map[string]uint64) report.Counters {
-	return report.Counters{
-		FramesSent: c["frames_sent"], FramesReceived: c["frames_received"],
-		FramesRetransmitted: c["frames_retransmitted"], FramesDuplicated: c["frames_duplicated"],
-		FramesReordered: c["frames_reordered"], FramesLost: c["frames_lost"], AcksExplicit: c["acks_explicit"],
-		FramesInPlace: c["frames_in_place"], FramesExchanged: c["frames_exchanged"],
-		FramesShuffled: c["frames_shuffled"],
-		FramesRejected: c["rejected_malformed"] + c["rejected_header_sum"] + c["rejected_payload_sum"] +
-			c["rejected_version"] + c["rejected_no_room"],
+// CountersOf picks the counters of a report, by their names in JSON, from those of a daemon's status.
+func CountersOf(c map[string]uint64) (n report.Counters) {
+	v := reflect.ValueOf(&n).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetUint(c[v.Type().Field(i).Tag.Get("json")])
 	}
+	n.FramesRejected = c["rejected_malformed"] + c["rejected_header_sum"] + c["rejected_payload_sum"] +
+		c["rejected_version"] + c["rejected_no_room"]
+	return n
 }
 
-// since returns what happened from the reading o to r.
-func (r *Reading) since(o *Reading) *Reading {
-	u := &Reading{counters: r.counters.Sub(o.counters), dropped: r.dropped - o.dropped, faults: r.faults - o.faults,
-		process: r.process.Since(o.process), daemon: r.daemon.Since(o.daemon), links: []report.LinkLoad{}}
-	u.cpu = report.End{
-		ProcessUser: r.cpu.ProcessUser - o.cpu.ProcessUser, ProcessSystem: r.cpu.ProcessSystem - o.cpu.ProcessSystem,
-		DaemonUser: r.cpu.DaemonUser - o.cpu.DaemonUser, DaemonSystem: r.cpu.DaemonSystem - o.cpu.DaemonSystem,
-	}.Sum()
+// Since returns what happened from the reading o to r.
+func (r *Reading) Since(o *Reading) *Reading {
+	u := *r
+	u.Counted, u.links = proc.Since(r.Counted, o.Counted), []report.LinkLoad{}
+	u.CPU = u.CPU.Sum()
 	for i, l := range r.links {
 		if i < len(o.links) && o.links[i].Link == l.Link {
-			l.FramesSent -= o.links[i].FramesSent
-			l.BytesSent -= o.links[i].BytesSent
-			l.FramesRetransmitted -= o.links[i].FramesRetransmitted
+			l = proc.Since(l, o.links[i])
 		}
 		u.links = append(u.links, l)
 	}
-	return u
+	return &u
 }

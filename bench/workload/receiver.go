@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"multiedge/bench/kit"
@@ -40,26 +41,24 @@ func (r *receiver) run(ctx context.Context) {
 		r.untilEnds(ctx)
 		return
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
 	r.checked = make(chan struct{}, 1)
-	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	var over atomic.Bool
+	work := []func(context.Context){func(ctx context.Context) {
+		r.untilEnds(ctx)
+		r.untilChecked(ctx)
+		over.Store(true)
+		cancel()
+	}}
 	for i := range r.lanes {
-		wg.Go(func() {
-			if err := kit.Try(func() { r.serve(ctx, r.lanes[i].conn) }); err != nil && ctx.Err() == nil {
-				cancel(err)
+		work = append(work, func(ctx context.Context) {
+			if err := kit.Try(func() { r.serve(ctx, r.lanes[i].conn) }); !over.Load() {
+				kit.Check(err)
 			}
 		})
 	}
-	err := kit.Try(func() {
-		r.untilEnds(ctx)
-		r.untilChecked(ctx)
-	})
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
-	cancel(nil)
-	wg.Wait()
-	kit.Check(err)
+	defer cancel()
+	kit.Together(ctx, work...)
 }
 
 // serve handles the messages of a further connection until ctx ends.

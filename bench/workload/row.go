@@ -1,6 +1,9 @@
 package workload
 
-import "multiedge/bench/report"
+import (
+	"multiedge/bench/proc"
+	"multiedge/bench/report"
+)
 
 // row returns the row of a measurement that has not begun.
 func (c *Client) row(s *Spec) *report.Row {
@@ -47,16 +50,16 @@ func fill(r *report.Row, s *Spec, out *outcome, here *Reading, there *Report) {
 	if out.lat != nil {
 		r.Latency, r.Post = out.lat.Summary(out.scale), out.post.Summary(1)
 	}
-	r.CPU = report.Ends(here.cpu, there.CPU)
-	r.Efforts = &report.Efforts{ClientProcess: here.process, ClientDaemon: here.daemon, ServerProcess: there.Process,
+	r.CPU = report.Ends(here.CPU, there.CPU)
+	r.Efforts = &report.Efforts{ClientProcess: here.Process, ClientDaemon: here.Daemon, ServerProcess: there.Process,
 		ServerDaemon: there.Daemon}
 	r.Switches = r.Efforts.Total().Involuntary
-	r.PageFaults = here.faults + there.Faults
+	r.PageFaults = here.Faults + there.Faults
 	// meaningless unless both ends are on this machine: the cluster keeps it, others drop it
 	r.OtherCPU = max(0, r.OtherCPU-r.CPU.Total)
-	client, server := here.counters, there.Counters
-	r.Client, r.Server, r.Counters = &client, &server, client.Add(server)
-	r.Dropped = here.dropped + there.Dropped
+	client, server := here.Counters, there.Counters
+	r.Client, r.Server, r.Counters = &client, &server, proc.Sum(client, server)
+	r.Dropped = here.Dropped + there.Dropped
 	r.Paths = here.links
 	integrity := out.integrity
 	integrity.add(there.Integrity)

@@ -148,7 +148,8 @@ func (s *side) reach(ctx context.Context, spec *Spec, client bool) {
 	wantSource := spec.Test == report.Read && (client || spec.serverSends())
 	wantTarget := spec.Test != report.Read && !spec.ByteStream && (client || spec.serverSends() ||
 		spec.Test == report.PingPong)
-	each(ctx, spec.conns(), func(ctx context.Context, i int) { s.lanes[i].reach(ctx, wantSource, wantTarget) })
+	kit.Each(ctx, spec.conns(), laneWorkers,
+		func(ctx context.Context, i int) { s.lanes[i].reach(ctx, wantSource, wantTarget) })
 }
 
 // serve answers the client's requests until it says goodbye or goes away.
@@ -200,13 +201,9 @@ func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Pr
 		s.ch.awaitGo(ctx)
 	}
 	out := s.execute(ctx, p, false)
-	u := probe.Read(ctx).since(before)
-	return &Report{
-		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Process: u.process, Daemon: u.daemon,
-		Faults:   u.faults,
-		Counters: u.counters,
-		Dropped:  u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
-	}
+	u := probe.Read(ctx).Since(before)
+	return &Report{Sent: out.sent, Seconds: out.elapsed.Seconds(), Counted: u.Counted, Integrity: out.integrity,
+		Links: u.links, Notes: out.notes}
 }
 
 // readyFor prepares memory and what a measurement needs of the peer.

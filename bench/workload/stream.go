@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
@@ -61,27 +60,5 @@ func (s *side) drive(ctx context.Context, p *setup, d *sender, r *receiver, out 
 		r.run(ctx)
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	received := make(chan error, 1)
-	go func() {
-		err := kit.Try(func() { r.run(ctx) })
-		if err != nil {
-			cancel()
-		}
-		received <- err
-	}()
-	err := kit.Try(func() { send(ctx) })
-	if err != nil {
-		cancel()
-	}
-	kit.Check(first(<-received, err))
-}
-
-// first returns the error that is the cause: one that is not the cancellation that followed it.
-func first(a, b error) error {
-	if a == nil || errors.Is(a, context.Canceled) && b != nil {
-		return b
-	}
-	return a
+	kit.Together(ctx, r.run, send)
 }

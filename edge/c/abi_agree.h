@@ -33,6 +33,7 @@ _Static_assert(EDGE_READ == 2, "EDGE_READ");
 _Static_assert(EDGE_ATOMIC == 4, "EDGE_ATOMIC");
 _Static_assert(EDGE_SEND == 5, "EDGE_SEND");
 _Static_assert(EDGE_RECEIVE == 6, "EDGE_RECEIVE");
+_Static_assert(EDGE_TELL == 7, "EDGE_TELL");
 _Static_assert(EDGE_SWAP == 1, "EDGE_SWAP");
 _Static_assert(EDGE_COMPARE_SWAP == 2, "EDGE_COMPARE_SWAP");
 _Static_assert(EDGE_FETCH_ADD == 3, "EDGE_FETCH_ADD");

@@ -125,7 +125,7 @@ int conn_usable(const edge_conn *c)
 
 static void dial_ended(edge_device *d)
 {
-	if (--d->conns->dialing == 0)
+	if (--d->conns->dialling == 0)
 		orphans_free(d);
 }
 
@@ -180,7 +180,7 @@ int conn_dial(edge_conn *c, struct abi_dial *m, int64_t until)
 	int err = control_send(c->d, m, sizeof *m, ABI_DIAL, -1, dialled, c, 0);
 	if (err == 0) {
 		c->work.calls++;
-		c->d->conns->dialing++;
+		c->d->conns->dialling++;
 	}
 	return err;
 }
@@ -201,7 +201,7 @@ int fill_dial(struct abi_dial *m, const char *peer, const char *service, const e
 	m->data.size = (uint16_t)n;
 	if (o == NULL)
 		return 0;
-	if (o->size != sizeof *o && o->size != offsetof(edge_dial_options, domain)) /* of programs built before it had one */
+	if (o->size != sizeof *o && o->size != offsetof(edge_dial_options, domain)) /* of programs from before it */
 		return fail(EDGE_ERR_INVALID, "edge_dial_options.size must be its sizeof");
 	m->domain = o->size == sizeof *o ? o->domain : 0;
 	if (o->data_size > ABI_DATA - n)

@@ -26,7 +26,7 @@ struct listener_user {
 	void (*closed)(edge_listener *l);
 };
 
-enum conn_state { DIALING, ASKED, ACCEPTING, OPEN, ENDED };
+enum conn_state { DIALLING, ASKED, ACCEPTING, OPEN, ENDED };
 
 struct ending { /* conn.c */
 	bool last;     /* no notification comes any more */
@@ -89,7 +89,7 @@ struct conns {
 	edge_conn *owing; /* which need room in the ring */
 	bool ring_full;
 	struct orphan *orphans; /* notifications */
-	uint32_t norphans, dialing, serial;
+	uint32_t norphans, dialling, serial;
 	edge_listener *listeners;
 	int64_t relisten_at, relisten_until;
 };

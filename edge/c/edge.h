@@ -160,7 +160,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_MESSAGES ((uint64_t)1 << 5) /* EDGE_SEND, EDGE_RECEIVE, receive queues */
 #define EDGE_FEATURE_LOCAL ((uint64_t)1 << 6)    /* EDGE_LOCAL_DONE, which has no effect without */
 #define EDGE_FEATURE_EAGER ((uint64_t)1 << 8)    /* edge_compose */
-#define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, work.wrote */
+#define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, EDGE_TELL */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -305,7 +305,8 @@ enum edge_kind {
 	EDGE_READ = 2,   /* remote to local */
 	EDGE_ATOMIC = 4, /* func on remote memory */
 	EDGE_SEND = 5,   /* local to the oldest buffer that the peer posted */
-	EDGE_RECEIVE = 6 /* a buffer for a message */
+	EDGE_RECEIVE = 6, /* a buffer for a message */
+	EDGE_TELL = 7    /* a message that says how long a write before it was, and uses up a buffer of the peer's */
 };
 
 /* What an atomic does to the 4 or 8 bytes at remote_off, in one step, exactly once: atomic with other atomics on that
@@ -355,10 +356,9 @@ typedef struct edge_work {
 	int func;                /* of an atomic: enum edge_func. Its size is 4 or 8, it has no local memory */
 	uint64_t operand, compare;
 	uint64_t *result;        /* gets what was there before the atomic is done; NULL: not wanted */
-	int64_t patience_us;     /* how long a send waits for a buffer, in microseconds; 0: without end; negative: not */
+	int64_t patience_us;     /* how long a message waits for a buffer, in microseconds; 0: without end; negative: not */
 	uint64_t key;            /* of memory that the peer shared (edge_share), in place of remote; remote_off: the address */
-	uint64_t wrote;          /* of a send without bytes, with EDGE_NOTIFY: 1 and the size of a write before it, below
-	                          * 2 GiB, of which the peer learns by the buffer that the send uses up */
+	uint64_t wrote;          /* of EDGE_TELL: bytes of the latest write, at most 2 GiB, or 0. It has NOTIFY and imm */
 	uint64_t reserved[2];
 } edge_work;
 
@@ -388,7 +388,8 @@ typedef struct edge_completion {
 	edge_conn *conn; /* that it was posted on, or its message came on; NULL: none, or it was freed */
 	size_t size;     /* of the message received, in bytes */
 	uint32_t imm;    /* of the message, if has_imm */
-	int has_imm;     /* 1; 2: size is of a write of the peer's, and nothing was put into the buffer (work.wrote) */
+	int has_imm;
+	int tells;       /* size is of a write of the peer's (EDGE_TELL), and nothing was put into the buffer */
 } edge_completion;
 
 /* Takes up to n of the operations that were posted with a context and have ended, oldest first, without waiting:

@@ -13,7 +13,7 @@ bool notified(edge_device *d, const struct abi_cqe *e)
 	edge_conn *c = conn_find(d, e->conn);
 	if (c != NULL)
 		return notes_push(c, e);
-	if (d->conns->norphans >= d->conns->dialing * ABI_CREDIT)
+	if (d->conns->norphans >= d->conns->dialling * ABI_CREDIT)
 		return true;
 	struct orphan *o = malloc(sizeof *o), **last = &d->conns->orphans;
 	if (o == NULL)

@@ -138,7 +138,8 @@ bool ops_take(edge_device *d, const struct abi_cqe *e)
 	if (receives) {
 		s->end.conn = s->conn != NULL ? s->conn : conn_find(d, e->conn);
 		s->end.size = e->length;
-		s->end.has_imm = (e->flags & ABI_HAS_IMM) + (e->flags & ABI_WROTE ? 1 : 0);
+		s->end.has_imm = e->flags & ABI_HAS_IMM;
+		s->end.tells = (e->flags & ABI_TELLS) != 0;
 		s->end.imm = s->end.has_imm ? e->imm : 0;
 	}
 	complete(d, i, e->status == 0 ? 0 : status_error(e->status, NULL));

@@ -9,51 +9,6 @@ struct edge_queue {
 	uint32_t id, epoch;
 };
 
-/* A request that somebody waits for; who gives up leaves it to the handler. */
-struct asked { bool done, left; int err; uint32_t queue; };
-
-static void answered(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
-{
-	(void)fd;
-	struct asked *a = call->obj;
-	uint32_t made = err == 0 && m != NULL && m->h.kind == ABI_QUEUE ? m->queue.queue : 0;
-	if (!a->left) {
-		*a = (struct asked){ .done = true, .err = err, .queue = made };
-		news(d);
-		return;
-	}
-	a->left = false; /* of what follows nobody waits either, and a goes with it */
-	struct abi_queue none = { .queue = made };
-	a->left = made != 0 && control_send(d, &none, sizeof none, ABI_UNQUEUE, -1, answered, a, 0) == 0;
-	if (!a->left)
-		free(a);
-}
-
-static bool is_answered(void *arg)
-{
-	return ((struct asked *)arg)->done;
-}
-
-static int ask(edge_device *d, void *m, size_t size, enum abi_kind kind, uint32_t *queue, int64_t until)
-{
-	struct asked *a = calloc(1, sizeof *a);
-	int err = a == NULL ? EDGE_ERR_NO_MEMORY : control_send(d, m, size, kind, -1, answered, a, 0);
-	if (err != 0) {
-		free(a);
-		return err;
-	}
-	err = wait_for(d, is_answered, a, answer_by(until));
-	if (!a->done) {
-		a->left = true;
-		return err;
-	}
-	err = a->err;
-	if (queue != NULL)
-		*queue = a->queue;
-	free(a);
-	return err;
-}
-
 int edge_queue_open(edge_device *d, edge_queue **queue, int timeout_ms)
 {
 	int64_t until = deadline(timeout_ms);
@@ -66,8 +21,10 @@ int edge_queue_open(edge_device *d, edge_queue **queue, int timeout_ms)
 		err = check_feature(d, EDGE_FEATURE_MESSAGES, "messages");
 	*q = (edge_queue){ .d = d, .epoch = d->epoch };
 	struct abi_header m;
+	uint64_t made = 0;
 	if (err == 0)
-		err = ask(d, &m, sizeof m, ABI_QUEUE, &q->id, until);
+		err = ask(d, &m, sizeof m, ABI_QUEUE, &made, until);
+	q->id = (uint32_t)made;
 	if (err == 0)
 		*queue = q;
 	else

@@ -126,7 +126,7 @@ void pulse_forget(edge_device *d, int64_t now)
 }
 
 /* Looks for a beat of the daemon, every 2 s. */
-static void feel_pulse(edge_device *d, int64_t now)
+static void check_pulse(edge_device *d, int64_t now)
 {
 	struct pulse *p = &d->w->pulse;
 	if (now - p->at < PULSE_LOOK)
@@ -158,7 +158,7 @@ int pump(edge_device *d, bool socket)
 			news(d);
 		}
 		int64_t now = w->looked_at = now_ns();
-		feel_pulse(d, now);
+		check_pulse(d, now);
 		d->above->due(d, now);
 		if (w->timer_at <= now) {
 			clear(w->timer);
@@ -237,7 +237,7 @@ static bool poll_on(edge_device *d, int64_t *since)
 
 /* Sleeps until there may be something, or until then. The set is readable while the bell is rung, which is left to the
  * program's thread that sleeps on it and is about to come: beside that the descriptors are polled one by one. */
-static void nap(edge_device *d, int64_t until)
+static void sleep_on(edge_device *d, int64_t until)
 {
 	struct waiting *w = d->w;
 	uint32_t epoch = d->epoch;
@@ -355,7 +355,7 @@ int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
 				since = 0;
 		} else {
 			tell_polling(d, false);
-			nap(d, until);
+			sleep_on(d, until);
 			since = 0;
 		}
 	}

@@ -50,6 +50,8 @@ void changed(edge_device *d, struct edge_watched *w);
 void unwatch(edge_device *d, struct edge_watched *w);
 void pulse_forget(edge_device *d, int64_t now);
 
+int ask(edge_device *d, void *packet, size_t size, enum abi_kind kind, uint64_t *made, int64_t until); /* ask.c */
+
 enum attach_state { DOWN, GREETING, ATTACHED };
 
 struct attachment { /* attach.c */

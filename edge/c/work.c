@@ -112,24 +112,39 @@ static int encode_atomic(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 	return err;
 }
 
-static int encode_send(edge_conn *c, const edge_work *w, struct abi_sqe *e)
+/* Checks and fills in what sends and Tells have in common. */
+static int encode_message(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 {
-	size_t n;
 	int err = check_feature(c->d, EDGE_FEATURE_MESSAGES, "messages");
 	if (err != 0)
 		return err;
 	if (w->remote != NULL || w->remote_off != 0 || w->key != 0 || (w->flags & EDGE_LOCAL_DONE))
-		return fail(EDGE_ERR_INVALID, "a send takes no remote memory and no EDGE_LOCAL_DONE");
-	if (w->wrote != 0) {
-		err = check_feature(c->d, EDGE_FEATURE_DOMAINS, "domains");
-		if (err == 0 && (w->wrote > (uint64_t)1 << 31 || w->size > 0 || w->inline_size > 0 || w->npieces > 0 ||
-		    !(w->flags & EDGE_NOTIFY)))
-			err = fail(EDGE_ERR_INVALID, "work.wrote is of a send with EDGE_NOTIFY and without bytes, at most 2^31");
-		if (err != 0)
-			return err;
-		e->key = w->wrote;
-	}
+		return fail(EDGE_ERR_INVALID, "a message takes no remote memory and no EDGE_LOCAL_DONE");
 	e->remote_off = w->patience_us < 0 ? UINT64_MAX : (uint64_t)w->patience_us * 1000;
+	return 0;
+}
+
+static int encode_tell(edge_conn *c, const edge_work *w, struct abi_sqe *e)
+{
+	int err = check_feature(c->d, EDGE_FEATURE_DOMAINS, "domains");
+	if (err == 0)
+		err = encode_message(c, w, e);
+	if (err != 0)
+		return err;
+	if (w->wrote > EDGE_MAX_MESSAGE)
+		return EDGE_ERR_TOO_LONG;
+	if (w->local != NULL || w->size > 0 || w->inline_size > 0 || w->npieces > 0 || !(w->flags & EDGE_NOTIFY))
+		return fail(EDGE_ERR_INVALID, "EDGE_TELL takes work.wrote, EDGE_NOTIFY and imm, and no bytes");
+	e->u.local.length = w->wrote;
+	return 0;
+}
+
+static int encode_send(edge_conn *c, const edge_work *w, struct abi_sqe *e)
+{
+	size_t n;
+	int err = encode_message(c, w, e);
+	if (err != 0)
+		return err;
 	if (w->local == NULL && w->size == 0 && w->inline_size == 0 && w->npieces == 0)
 		return 0; /* the immediate is all there is */
 	err = check_local(c->d, w, &n);
@@ -149,12 +164,14 @@ int work_encode(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 		return fail(EDGE_ERR_INVALID, "work.reserved must be zero; clear the struct before it is filled");
 	*e = (struct abi_sqe){ .op = (uint8_t)w->kind, .flags = (uint8_t)w->flags, .conn = c->id,
 		.imm = w->flags & EDGE_NOTIFY ? w->imm : 0 };
+	if (w->kind == EDGE_TELL)
+		return encode_tell(c, w, e);
+	if (w->wrote != 0)
+		return fail(EDGE_ERR_INVALID, "work.wrote is of EDGE_TELL");
 	if (w->kind == EDGE_SEND)
 		return encode_send(c, w, e);
 	e->key = w->remote != NULL ? w->remote->key : w->key;
 	e->remote_off = w->remote_off;
-	if (w->wrote != 0)
-		return fail(EDGE_ERR_INVALID, "work.wrote is of a send");
 	switch (w->kind) {
 	case EDGE_WRITE: case EDGE_READ: return encode_transfer(c, w, e);
 	case EDGE_ATOMIC: return encode_atomic(c, w, e);

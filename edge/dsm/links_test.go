@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ func TestEndOfConnection(t *testing.T) {
 			t.Errorf("after %v: %v", why, cause)
 		}
 		ranks[0].leave(nil)
+		if ranks[0].ctx.Err() == nil {
+			t.Errorf("after %v: the context of rank 0 goes on", why)
+		}
 	}
 }
 
@@ -108,5 +112,28 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 	if err := errors.Join(Run(ctx, other, func(*Memory) error { return nil }), <-ended); err != nil {
 		t.Error(err)
+	}
+}
+
+// A run leaves nothing on the program's Device, however it ends, and closes one that it opened itself.
+func TestLeavingGivesBack(t *testing.T) {
+	for _, why := range []error{nil, errors.New("no more")} {
+		ranks := joined(t)
+		ranks[1].mine = true
+		var wg sync.WaitGroup
+		for _, l := range ranks {
+			if c := l.dev.Counters(); c.Regions != 2 || c.Conns != 1 {
+				t.Fatalf("joined with %d regions and %d connections", c.Regions, c.Conns)
+			}
+			wg.Go(func() { l.leave(why) })
+		}
+		wg.Wait()
+		if c := ranks[0].dev.Counters(); c.Regions != 0 || c.Conns != 0 || ranks[0].dev.Err() != nil {
+			t.Errorf("after %v: %d regions and %d connections are left; the Device: %v", why, c.Regions, c.Conns,
+				ranks[0].dev.Err())
+		}
+		if ranks[1].dev.Err() == nil {
+			t.Errorf("after %v: the Device that the run opened is open", why)
+		}
 	}
 }

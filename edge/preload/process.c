@@ -129,7 +129,7 @@ static void first_in_child(void) {
 /* The number of a handle changed. By guard. */
 static void moved(int handle, int from) {
 	if (handle == hub)
-		beds_hook(from);
+		waitsets_hook(from);
 	epoll_moved(handle, from);
 }
 

@@ -10,7 +10,7 @@
  *
  *   base       real.c the C library's functions; brief.c how a thread waits for another one's few lines; own.c
  *              descriptors of this library; map.c which addresses are ours; run.c settings and log
- *   socket     sock.c the table of descriptors; wait.c how a thread sleeps; bed.c in what; signals.c what
+ *   socket     sock.c the table of descriptors; wait.c how a thread sleeps; waitset.c in what; signals.c what
  *              interrupts it
  *   agreement  upgrade.c how both ends agree; connector.c, acceptor.c the ends; held.c what is written before;
  *              owner.c whose a socket of this host is; shared.c streams that parent and child have
@@ -154,9 +154,9 @@ void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *b, int run);
 /* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
 enum bell { BY_FD, BY_WORD, BY_CROWD };
 struct waiter {
-	int fd;        /* eventfd. -1: a thread without a bed (bed.c) */
+	int fd;        /* eventfd. -1: a thread without a wait set (waitset.c) */
 	int set;       /* epoll: fd, the hub if it watches, and of an epoll set the program's descriptors; -1: none */
-	sem_t word;    /* a thread without a bed sleeps here, */
+	sem_t word;    /* a thread without a wait set sleeps here, */
 	bool mixed;    /* or, if it waits for descriptors of the kernel as well, in poll with the crowd */
 	enum bell bell; /* by which it was woken, if written */
 	bool hooked;   /* the hub is in set */
@@ -230,14 +230,14 @@ void rest_count(void); /* in a child: adds the counts of calls of this thread th
 bool rest_known(void); /* those are all. false: a handler that was not put off forked within another call */
 void wait_after_fork(void);
 
-/* bed.c, by guard: a bed is the descriptors in which a thread sleeps, so that it can watch the hub. */
-extern int crowd;                   /* eventfd that wakes all threads without a bed that poll; -1: none */
-bool bed_take(struct waiter *w);    /* for a thread that goes to sleep. false: there is none */
-bool bed_free(void);                /* bed_take would find one */
-void bed_keep(struct waiter *w);    /* a thread ends */
-bool beds_open(void);
-void beds_after_fork(void);
-void beds_hook(int from);           /* the hub's number changed */
+/* waitset.c, by guard: a wait set is the descriptors in which a thread sleeps, so that it can watch the hub. */
+extern int crowd;                   /* eventfd that wakes all threads without a wait set that poll; -1: none */
+bool waitset_take(struct waiter *w);    /* for a thread that goes to sleep. false: there is none */
+bool waitset_free(void);                /* waitset_take would find one */
+void waitset_keep(struct waiter *w);    /* a thread ends */
+bool waitsets_open(void);
+void waitsets_after_fork(void);
+void waitsets_hook(int from);           /* the hub's number changed */
 void set_hook(struct waiter *w, int from);
 void crowd_call(void);              /* wakes them for one's sake */
 void crowd_answer(void);            /* that one is awake */

@@ -25,7 +25,7 @@ static struct waiter *asleep, *watcher; /* watcher: of those asleep; NULL: none.
 /* Who was woken by others last, and if it was twice in a row. Only compared: they may be gone. */
 static struct waiter *latest, *favourite;
 static __thread struct waiter mine = {.fd = -1, .set = -1};
-static pthread_key_t key; /* keeps the bed of a thread that ends */
+static pthread_key_t key; /* keeps the wait set of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Atomic bool over;
@@ -215,7 +215,7 @@ static bool watched(struct waiter *w) {
 	return hub < 0 || w->set < 0 || (takes && watch(w)) || watcher;
 }
 
-/* If who watched has left, another one is to. One without a bed wakes, and takes one. */
+/* If who watched has left, another one is to. One without a wait set wakes, and takes one. */
 static void hand_on(void) {
 	struct waiter *bare = NULL;
 	if (watcher || lingerers > 0 || hub < 0)
@@ -230,7 +230,7 @@ static void hand_on(void) {
 		else
 			watch(w);
 	}
-	if (!watcher && bare && bed_free())
+	if (!watcher && bare && waitset_free())
 		ring(bare);
 }
 
@@ -285,7 +285,7 @@ static __thread bool known; /* thread_ends is called for this thread */
 
 static void thread_ends(void *p) {
 	lock();
-	bed_keep(p);
+	waitset_keep(p);
 	unlock();
 	known = false; /* a destructor after this one may sleep here: then it is called again */
 }
@@ -316,7 +316,7 @@ void wait_after_fork(void) {
 	mine.fd = mine.set = -1;
 	mine.hooked = mine.watches = mine.written = false;
 	sem_init(&mine.word, 0, 0);
-	beds_after_fork(); /* the parent's */
+	waitsets_after_fork(); /* the parent's */
 }
 
 void link_add(struct link *l, struct sock *s, struct waiter *w) {
@@ -398,7 +398,7 @@ static void sleep_end(struct waiter *w);
 bool sleep_begin(struct waiter *w) {
 	linger_end(w);
 	if (w == &mine && w->set < 0 && w->asleep == 0)
-		bed_take(w);
+		waitset_take(w);
 	if (w->asleep++ == 0) {
 		w->next = asleep;
 		w->at = &asleep;
@@ -540,7 +540,7 @@ static int sleep_word(struct waiter *w, int64_t ns) {
 
 /* The last of p is for what wakes the waiter. */
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
-	bool unwatched = hub >= 0 && !watcher && lingerers == 0; /* those with beds are all in handlers */
+	bool unwatched = hub >= 0 && !watcher && lingerers == 0; /* those with wait sets are all in handlers */
 	bool blind = x->w->set < 0 && (unwatched || (x->w->mixed && crowd < 0));
 	/* Not one of the waits of idle.c, which end when something rings: nothing can ring for this thread. */
 	const int64_t most = blind && ns > MILLI ? MILLI : ns;

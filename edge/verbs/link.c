@@ -99,7 +99,7 @@ static void dial(struct qp *q)
 	snprintf(service, sizeof service, "ib/%u", q->attr.dest_qp_num >> 12);
 	edge_conn *c;
 	int64_t left = q->link.until - now_ms();
-	q->link.state = DIALING;
+	q->link.state = DIALLING;
 	q->link.again = 0;
 	int err = edge_dial_start(lib.dev, q->link.node, service, &o, &c, left > 1 ? (int)left : 1);
 	if (err == 0) {
@@ -229,7 +229,7 @@ static bool look(void)
 	if (pending != NULL)
 		look_at_requests();
 	for (int i = 0; beginning > 0 && i < MAX_QP; i++)
-		if (qps[i] != NULL && qps[i]->link.state == DIALING)
+		if (qps[i] != NULL && qps[i]->link.state == DIALLING)
 			look_at_dial(qps[i]);
 	return beginning > 0;
 }
@@ -282,7 +282,7 @@ void link_begin(struct qp *q)
 void link_end(struct qp *q)
 {
 	struct link *l = &q->link;
-	if (l->state == AWAITED || l->state == DIALING)
+	if (l->state == AWAITED || l->state == DIALLING)
 		beginning--;
 	if (l->conn != NULL)
 		edge_conn_abort(l->conn);

@@ -32,8 +32,8 @@ struct recv {
 	struct recv *next;     /* of those that are free, or wait */
 	uint64_t wr_id;
 	uint32_t size, imm;
-	uint8_t nsge, has_imm;
-	bool posted, done;
+	uint8_t nsge;
+	bool posted, done, has_imm, tells;
 	int err;               /* as in struct send */
 	struct stage *stage;
 	struct ibv_sge sge[MAX_SGE];
@@ -43,7 +43,7 @@ struct recv {
 struct sq { struct send *ring; unsigned room, head, next, tail; bool busy; };
 struct rq { struct recv *ring; unsigned room, head, next, tail; };
 
-enum linking { ALONE, AWAITED, DIALING, LINKED, BROKEN };
+enum linking { ALONE, AWAITED, DIALLING, LINKED, BROKEN };
 struct link { /* link.c */
 	enum linking state;
 	bool closing;          /* a thread waits in link_close */

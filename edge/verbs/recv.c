@@ -16,7 +16,7 @@ void recv_report(struct recv *r, struct qp *q)
 	struct ibv_wc wc = { .wr_id = r->wr_id, .status = status, .opcode = IBV_WC_RECV, .qp_num = q->qp.qp_num,
 		.byte_len = r->size, .imm_data = r->imm, .wc_flags = r->has_imm ? IBV_WC_WITH_IMM : 0,
 		.src_qp = q->attr.dest_qp_num };
-	if (r->has_imm == 2)
+	if (r->tells)
 		wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 	cq_put((struct cq *)q->qp.recv_cq, &wc, true);
 	if (status != IBV_WC_SUCCESS && q->qp.state != IBV_QPS_ERR)
@@ -51,8 +51,9 @@ void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
 	r->err = c->err;
 	r->size = (uint32_t)c->size;
 	r->imm = c->imm;
-	r->has_imm = (uint8_t)c->has_imm;
-	if (r->stage != NULL && c->err == 0 && c->has_imm != 2)
+	r->has_imm = c->has_imm;
+	r->tells = c->tells;
+	if (r->stage != NULL && c->err == 0 && !c->tells)
 		sge_in(pd, r->sge, r->nsge, r->stage->bytes, c->size);
 	stage_put(r->stage);
 	r->stage = NULL;
@@ -131,8 +132,8 @@ int recv_fill(struct recv *r, const struct ibv_recv_wr *wr)
 		return EINVAL;
 	r->wr_id = wr->wr_id;
 	r->nsge = (uint8_t)wr->num_sge;
-	r->size = r->imm = r->has_imm = 0;
-	r->posted = r->done = false;
+	r->size = r->imm = 0;
+	r->posted = r->done = r->has_imm = r->tells = false;
 	r->err = 0;
 	if (wr->num_sge > 0)
 		memcpy(r->sge, wr->sg_list, sizeof r->sge[0] * (size_t)wr->num_sge);

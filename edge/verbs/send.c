@@ -128,7 +128,6 @@ static int put(struct qp *q, struct send *s, edge_work *k)
 
 static int put_message(struct qp *q, struct send *s, edge_work *k)
 {
-	k->kind = EDGE_SEND;
 	if (q->attr.rnr_retry != 7)
 		k->patience_us = RNR_US * (1 + (int64_t)q->attr.rnr_retry);
 	if (s->opcode != IBV_WR_SEND) {
@@ -164,9 +163,9 @@ static int issue(struct qp *q, struct send *s)
 		int err = local(q, s, &k, &g);
 		if (err != 0)
 			return err;
-		if (!writes && s->opcode != IBV_WR_RDMA_READ)
+		k.kind = writes ? EDGE_WRITE : s->opcode == IBV_WR_RDMA_READ ? EDGE_READ : EDGE_SEND;
+		if (k.kind == EDGE_SEND)
 			return put_message(q, s, &k);
-		k.kind = writes ? EDGE_WRITE : EDGE_READ;
 		k.key = (uint64_t)q->link.high << 32 | s->rkey;
 		k.remote_off = s->address;
 		s->half = s->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -179,7 +178,7 @@ static int issue(struct qp *q, struct send *s)
 	}
 	if (!s->half)
 		return 0;
-	edge_work told = { .wrote = (uint64_t)s->size + 1 };
+	edge_work told = { .kind = EDGE_TELL, .wrote = s->size };
 	int err = put_message(q, s, &told);
 	s->half = err != 0;
 	return err;

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Op is what a submission asks for (A6.6). OpWrite, OpRead, OpAtomic and OpSend are operations of the engine, too.
+// Op is what a submission asks for (A6.6). OpWrite, OpRead, OpAtomic, OpSend and OpTell are operations of the engine,
+// too.
 type Op uint8
 
 const (
@@ -15,6 +16,7 @@ const (
 	OpAtomic      Op = 4
 	OpSend        Op = 5
 	OpReceive     Op = 6
+	OpTell        Op = 7
 	OpPieces      Op = 8
 	OpRedirect    Op = 9
 	OpEndRedirect Op = 10
@@ -45,6 +47,8 @@ var Ops = [...]OpInfo{
 		"local memory, or inline bytes, to the oldest buffer of the peer (A7.17)"},
 	{OpReceive, "receive", FeatureMessages, "EDGE_RECEIVE",
 		"a buffer for messages of the connection, or of a receive queue (A7.17)"},
+	{OpTell, "tell", FeatureDomains, "EDGE_TELL",
+		"a message about a write of `length` bytes before it (A6.18)"},
 	{OpPieces, "pieces", FeatureGather, "", "local memory that the next operation begins with (A6.14); no completion"},
 	{OpRedirect, "redirect", FeatureRedirect, "",
 		"what arrives for part of an export goes to local memory (A6.16)"},
@@ -70,6 +74,10 @@ func (o Op) Feature() Features {
 	}
 	return 0
 }
+
+// Message reports whether an operation is a message: it has a number among messages, and uses up a buffer of the peer's
+// (PROTOCOL clause 14).
+func (o Op) Message() bool { return o == OpSend || o == OpTell }
 
 func (o Op) String() string {
 	for i := range Ops {

@@ -145,9 +145,9 @@ func TestDomainStops(t *testing.T) {
 	}
 }
 
-// A send without bytes tells how long a write was, and uses up a buffer without touching it (A6.18); where no domain
-// expects that it is a message too long.
-func TestSendOfWrite(t *testing.T) {
+// A Tell says how long a write was, and uses up a buffer without touching it (A6.18); where no domain expects that it
+// is a message too long.
+func TestTell(t *testing.T) {
 	a, b := nodes(t, 1, nil)
 	server, client := attachShared(t, a), attachShared(t, b)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "mem"})
@@ -162,10 +162,10 @@ func TestSendOfWrite(t *testing.T) {
 		}
 		server.post(ipc.SQE{Op: ipc.OpReceive, Conn: atServer, Region: region, Len: 8, Token: 1},
 			ipc.SQE{Op: ipc.OpReceive, Conn: atServer, Region: region, Len: 8, Token: 2})
-		client.post(ipc.SQE{Op: ipc.OpSend, Flags: ipc.FlagNotify, Imm: 7, Conn: conn, Key: 1001, Token: 3},
-			ipc.SQE{Op: ipc.OpSend, Flags: ipc.FlagNotify, Imm: 8, Conn: conn, Key: 1, Token: 4})
-		want := []ipc.CQE{{Kind: ipc.CQReceive, Conn: atServer, Token: 1, Imm: 7, Len: 1000, HasImm: true, Wrote: true},
-			{Kind: ipc.CQReceive, Conn: atServer, Token: 2, Imm: 8, HasImm: true, Wrote: true}}
+		client.post(ipc.SQE{Op: ipc.OpTell, Flags: ipc.FlagNotify, Imm: 7, Conn: conn, Len: 1000, Token: 3},
+			ipc.SQE{Op: ipc.OpTell, Flags: ipc.FlagNotify, Imm: 8, Conn: conn, Token: 4})
+		want := []ipc.CQE{{Kind: ipc.CQReceive, Conn: atServer, Token: 1, Imm: 7, Len: 1000, HasImm: true, Tells: true},
+			{Kind: ipc.CQReceive, Conn: atServer, Token: 2, Imm: 8, HasImm: true, Tells: true}}
 		if domain == 0 {
 			want[0] = ipc.CQE{Kind: ipc.CQReceive, Conn: atServer, Token: 1, Status: ipc.StatusTooLong}
 			want[1] = ipc.CQE{Kind: ipc.CQReceive, Conn: atServer, Token: 2, Status: ipc.StatusTooLong}
@@ -182,7 +182,7 @@ func TestSendOfWrite(t *testing.T) {
 	}
 	atServer, conn := dialShared(t, server, client, 1) // about a write that there was not
 	server.post(ipc.SQE{Op: ipc.OpReceive, Conn: atServer, Region: region, Len: 8, Token: 1})
-	client.post(ipc.SQE{Op: ipc.OpSend, Flags: ipc.FlagNotify, Conn: conn, Key: 1001, Token: 3})
+	client.post(ipc.SQE{Op: ipc.OpTell, Flags: ipc.FlagNotify, Conn: conn, Len: 1000, Token: 3})
 	if e, f := client.completion(), server.entry(); e.Status != ipc.StatusTooLong || f.Status != ipc.StatusTooLong {
 		t.Fatalf("a lie: %+v, %+v", e, f)
 	}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -58,4 +59,59 @@ func TestStoppedSendsEnd(t *testing.T) {
 	for token := uint64(2); token < 6; token++ {
 		s.wantStatus(0, token, engine.StatusStopped)
 	}
+}
+
+// Clause 14.9: a Tell uses up a buffer and leaves it as it is; of a length that is not the latest write's, and without
+// a domain, it is a message longer than its buffer. A strict one without a buffer fails.
+func TestTell(t *testing.T) {
+	tell := func(token uint64, n uint32) engine.Op {
+		op := engine.Op{Flags: engine.Notify, Imm: uint32(10 + token), Token: token}
+		op.SetTell(n)
+		return op
+	}
+	for _, domain := range []bool{true, false} {
+		s := newShared(t)
+		if !domain {
+			s.n[1].e.SetDomain(s.c[1], 0)
+		}
+		box := s.post(1, s.c[1], 0, 1, 8)
+		s.post(1, s.c[1], 0, 2, 8)
+		s.settle()
+		if domain {
+			s.submit(0, s.c[0], engine.Op{Kind: engine.OpWrite, Local: make([]byte, 1000), Key: s.key, Off: sharedBase})
+		}
+		s.submit(0, s.c[0], tell(1, 1000))
+		s.submit(0, s.c[0], tell(2, 0))
+		s.must("the buffers", time.Second, s.got(1, 2))
+		for i, ev := range s.received(1) {
+			status, msg := engine.StatusTooLong, engine.Arrived{}
+			if domain {
+				status = engine.OK
+				msg = engine.Arrived{Len: uint32(1000 * (1 - i)), Imm: uint32(11 + i), HasImm: true, Tells: true}
+			}
+			if ev.Status != status || ev.Token != uint64(i+1) || ev.Msg != msg {
+				t.Errorf("domain %v: %+v, want %v with %+v", domain, ev, status, msg)
+			}
+		}
+		if !bytes.Equal(box, make([]byte, 8)) {
+			t.Error("a Tell wrote into a buffer")
+		}
+		if domain {
+			lie := tell(3, 1000) // there was no further write
+			s.post(1, s.c[1], 0, 3, 8)
+			s.submit(0, s.c[0], lie)
+			s.must("the lie", time.Second, s.all(0, 4))
+			s.wantStatus(0, 3, engine.StatusTooLong)
+		}
+	}
+	s := newShared(t)
+	strict := tell(1, 0)
+	strict.Patience = engine.NoWait
+	s.post(1, s.c[1], 0, 1, 8)
+	s.settle()
+	s.submit(0, s.c[0], send(2, []byte("x")))
+	s.submit(0, s.c[0], strict)
+	s.must("both ends", time.Second, s.all(0, 2))
+	s.wantStatus(0, 2, engine.OK)
+	s.wantStatus(0, 1, engine.StatusNoBuffer)
 }

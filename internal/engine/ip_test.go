@@ -269,6 +269,7 @@ func TestIPStrangersGetSilence(t *testing.T) {
 	init.Flags = wire.HelloSecure
 	body := init.AppendTo(nil)
 	proof := func(key secure.PublicKey) []byte { return engine.InitProof(key, body) }
+	long := append(bytes.Clone(body), make([]byte, 257-len(body))...) // than any, which costs no hash of all of it
 	for name, c := range map[string]struct {
 		kind    wire.Type
 		session uint32
@@ -277,6 +278,7 @@ func TestIPStrangersGetSilence(t *testing.T) {
 		"hello": {wire.TypeHello, 0, hello.AppendTo(nil)}, "init without proof": {wire.TypeInit, 0, body},
 		"init with a wrong proof": {wire.TypeInit, 0, append(bytes.Clone(body), proof(identity(0).Public())...)},
 		"init cut off":            {wire.TypeInit, 0, body[:7]},
+		"init too long":           {wire.TypeInit, 0, append(long, engine.InitProof(identity(1).Public(), long)...)},
 		"reset":                   {wire.TypeReset, 0, (&wire.Reset{Session: 9, Epoch: 1}).AppendTo(nil)},
 		"data":                    {wire.TypeData, 99, []byte{14, 0, 0, 0}}, "retry": {wire.TypeRetry, 9, body[:16]},
 		"crypto": {wire.TypeCrypto, 99, body}, "init-ack": {wire.TypeInitAck, 99, body},
@@ -298,8 +300,8 @@ func TestIPStrangersGetSilence(t *testing.T) {
 		len(out[0].b) > wire.TailStart+len(asked) {
 		t.Errorf("a right proof: %v", out)
 	}
-	if r.n[1].e.Count.Reject.RejectedAuth != 3 {
-		t.Errorf("%d frames were rejected for their proof, want 3", r.n[1].e.Count.Reject.RejectedAuth)
+	if r.n[1].e.Count.Reject.RejectedAuth != 4 {
+		t.Errorf("%d frames were rejected for their proof, want 4", r.n[1].e.Count.Reject.RejectedAuth)
 	}
 }
 

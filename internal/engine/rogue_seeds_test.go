@@ -74,6 +74,9 @@ func newRogue(t *testing.T, seed uint64) *rogue {
 		}
 		w.conns = append(w.conns, k)
 	}
+	if rng.IntN(2) == 0 {
+		e.SetDomain(w.conns[2].c[1], regmem.Domain(1, 1))
+	}
 	w.like, w.pn = w.rig.like(w.conns[0].c[0], 1)
 	return w
 }
@@ -158,7 +161,7 @@ func (w *rogue) segment() wire.Segment {
 		g.Key = w.rng.Uint64()
 	}
 	for {
-		switch g.Kind = wire.Kind(w.some(29)); g.Kind {
+		switch g.Kind = wire.Kind(w.some(30)); g.Kind {
 		case wire.KindWrite:
 		case wire.KindReadData:
 			g.Op = uint32(w.some(12))
@@ -175,6 +178,9 @@ func (w *rogue) segment() wire.Segment {
 		case wire.KindSend:
 			g.Key, g.Place = uint64(message), uint64(w.some(4)*50)
 			g.Flags |= uint8(w.some(3)/2) * wire.SegStrict
+		case wire.KindTell:
+			g.Key, g.Size, g.Data = uint64(message), []uint64{0, 1, 8, 50, 300, 1 << 31}[w.some(6)], nil
+			g.Flags |= wire.SegFirst | wire.SegLast | wire.SegNotify | uint8(w.some(3)/2)*wire.SegStrict
 		case wire.KindOpAck:
 			g.Op = uint32(w.some(12))
 			g.Flags, g.Limit, g.Data = 0, g.Op+uint32(w.some(64)), make([]byte, 8*w.some(2))
@@ -185,7 +191,7 @@ func (w *rogue) segment() wire.Segment {
 		case wire.KindWant:
 			g.Flags, g.Key, g.Data = 0, uint64(message+uint32(w.some(80))), nil
 		case wire.KindStage:
-			g.Op, g.Flags, g.Limit, g.Size = composed, 0, uint32(1+w.some(3)), uint64(1+w.some(2)*200)
+			g.Op, g.Flags, g.Stamp, g.Size = composed, 0, uint32(1+w.some(3)), uint64(1+w.some(2)*200)
 			g.Place = uint64(w.some(int(g.Size)+63)/64) * 64
 			if g.Place >= g.Size {
 				g.Place = 0
@@ -193,7 +199,7 @@ func (w *rogue) segment() wire.Segment {
 			g.Data = make([]byte, min(g.Size-g.Place, 64))
 		case wire.KindCommit:
 			g.From, g.Size, g.Data = composed, uint64(1+w.some(2)*200), []byte{7: byte(w.some(6))}
-			g.Limit, g.Status = uint32(w.some(int(g.Size)+1)), uint8(wire.KindWrite)
+			g.Bytes, g.Status = uint32(w.some(int(g.Size)+1)), uint8(wire.KindWrite)
 			g.Flags |= wire.SegFirst | wire.SegLast
 			if w.some(2) == 0 {
 				g.Status, g.Key, g.Place = uint8(wire.KindSend), uint64(message), 0
@@ -332,7 +338,11 @@ func (w *rogue) look() {
 		switch ev := &n.events[w.seen]; ev.Kind {
 		case engine.EvReceived:
 			b := w.bufs[ev.Token]
-			if b == nil || int(ev.Msg.Len) > len(b) || !intact(b) {
+			most := len(b)
+			if ev.Msg.Tells {
+				most = rogueMemory // of a write
+			}
+			if b == nil || int(ev.Msg.Len) > most || !intact(b) {
 				w.t.Fatalf("a buffer of %d bytes came back as %+v", len(b), ev)
 			}
 			delete(w.bufs, ev.Token)

@@ -72,6 +72,7 @@ const (
 	OpRead   = op.OpRead
 	OpAtomic = op.OpAtomic
 	OpSend   = op.OpSend
+	OpTell   = op.OpTell
 
 	BackwardFence = op.BackwardFence
 	ForwardFence  = op.ForwardFence

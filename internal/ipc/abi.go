@@ -89,6 +89,7 @@ const (
 	OpAtomic      = abi.OpAtomic
 	OpSend        = abi.OpSend
 	OpReceive     = abi.OpReceive
+	OpTell        = abi.OpTell
 	OpPieces      = abi.OpPieces
 	OpRedirect    = abi.OpRedirect
 	OpEndRedirect = abi.OpEndRedirect

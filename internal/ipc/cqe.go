@@ -5,7 +5,7 @@ import "encoding/binary"
 // Bits of byte 2: the message has an immediate; it is about a write.
 const (
 	cqHasImm = 1
-	cqWrote  = 2
+	cqTells  = 2
 )
 
 // CQE is one completion or notification. On the ring it is 32 little-endian bytes:
@@ -21,7 +21,7 @@ type CQE struct {
 	Len    uint32 // bytes of the write that notified, saturated at 2^32-1, or of the message
 	Off    uint64 // of its first byte, within the export; of an atomic that succeeded: what it found
 	HasImm bool   // CQReceive
-	Wrote  bool   // CQReceive: Len is of the write that the message is about
+	Tells  bool   // CQReceive: the message is about a write (A6.18), and Len is the write's
 }
 
 // EncodeCQE writes e at dst, which must hold CQESize bytes.
@@ -31,8 +31,8 @@ func EncodeCQE(dst []byte, e *CQE) {
 	if e.HasImm {
 		dst[2] = cqHasImm
 	}
-	if e.Wrote {
-		dst[2] |= cqWrote
+	if e.Tells {
+		dst[2] |= cqTells
 	}
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	binary.LittleEndian.PutUint64(dst[8:], e.Token)
@@ -50,8 +50,8 @@ func DecodeCQE(src []byte, e *CQE) error {
 	e.Imm = binary.LittleEndian.Uint32(src[16:])
 	e.Len = binary.LittleEndian.Uint32(src[20:])
 	e.Off = binary.LittleEndian.Uint64(src[24:])
-	e.HasImm, e.Wrote = src[2]&cqHasImm != 0, src[2]&cqWrote != 0
-	if src[2]&^(cqHasImm|cqWrote)|src[3] != 0 || e.HasImm && e.Kind != CQReceive || e.Wrote && !e.HasImm {
+	e.HasImm, e.Tells = src[2]&cqHasImm != 0, src[2]&cqTells != 0
+	if src[2]&^(cqHasImm|cqTells)|src[3] != 0 || e.HasImm && e.Kind != CQReceive || e.Tells && !e.HasImm {
 		return ErrEntry
 	}
 	switch e.Kind {

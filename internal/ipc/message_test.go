@@ -122,7 +122,7 @@ func ringGolden(t *testing.T, got *strings.Builder) {
 		{Op: OpSend, Flags: 7, Conn: 1, Imm: 2, Region: 3, Token: 4, RemoteOff: 6, LocalOff: 7, Len: 8},
 		{Op: OpReceive, Conn: 1, Region: 3, Token: 4, LocalOff: 7, Len: 8},
 		{Op: OpReceive, Key: 5, Region: 3, Token: 4, LocalOff: 7, Len: 8},
-	}, theEager()...) {
+	}, append(theEager(), theTell())...) {
 		EncodeSQE(b[:], &e)
 		fmt.Fprintf(got, "submission\n% x\n", b)
 	}

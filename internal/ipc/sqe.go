@@ -111,8 +111,10 @@ func (e *SQE) check() error {
 	case e.Op == OpReceive && (uint8(e.Flags)|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
 		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry
-	case e.Op == OpSend && (e.Flags&FlagLocal != 0 || e.Key != 0 && !e.ofWrite()):
+	case e.Op == OpSend && (e.Flags&FlagLocal != 0 || e.Key != 0):
 		return ErrEntry
+	case e.Op == OpTell:
+		return e.checkTell()
 	case e.Op != OpWrite && e.Op != OpRead && e.Op != OpSend && e.Op != OpReceive, e.Flags&^FlagsAll != 0,
 		e.InlineLen > MaxInline:
 		return ErrEntry
@@ -124,9 +126,14 @@ func (e *SQE) check() error {
 	return nil
 }
 
-// ofWrite reports whether a send with a key is as A6.18 wants it.
-func (e *SQE) ofWrite() bool {
-	return e.Key <= MaxSend+1 && e.Flags&FlagNotify != 0 && e.InlineLen == 0 && e.Len == 0
+// checkTell is check for OpTell: Len is of the write that the message is about.
+func (e *SQE) checkTell() error {
+	want := SQE{Op: e.Op, Flags: e.Flags&(FlagBackwardFence|FlagForwardFence) | FlagNotify, Conn: e.Conn, Imm: e.Imm,
+		Token: e.Token, RemoteOff: e.RemoteOff, Len: e.Len, Pieces: e.Pieces}
+	if *e != want || e.Len > MaxSend {
+		return ErrEntry
+	}
+	return nil
 }
 
 // checkRedirect is check for OpRedirect and OpEndRedirect.

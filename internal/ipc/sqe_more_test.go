@@ -20,6 +20,12 @@ func thePieces(n int) SQE {
 	return e
 }
 
+// theTell has each of its fields.
+func theTell() SQE {
+	return SQE{Op: OpTell, Flags: FlagBackwardFence | FlagForwardFence | FlagNotify, Conn: 1, Imm: 2, Token: 3,
+		RemoteOff: 4, Len: MaxSend}
+}
+
 // theEager is one entry of each operation of composed messages.
 func theEager() []SQE {
 	return []SQE{
@@ -30,7 +36,7 @@ func theEager() []SQE {
 	}
 }
 
-// A6.13, A6.14 and A6.17: entries come as they went, whatever the place of the ring had before.
+// A6.13, A6.14, A6.17 and A6.18: entries come as they went, whatever the place of the ring had before.
 func TestFeatureEntries(t *testing.T) {
 	got := SQE{Op: OpWrite, InlineLen: 3, Token: 9, Pieces: [PiecesPerEntry]Piece{{9, 9, 9}, {9, 9, 9}, {9, 9, 9}}}
 	for _, e := range []SQE{thePieces(1), thePieces(2), thePieces(3)} {
@@ -40,7 +46,7 @@ func TestFeatureEntries(t *testing.T) {
 			t.Errorf("sent %+v, got %+v, %v", e, got, err)
 		}
 	}
-	for _, e := range theEager() {
+	for _, e := range append(theEager(), theTell()) {
 		var b [SQESize]byte
 		EncodeSQE(b[:], &e)
 		got = SQE{}
@@ -59,7 +65,7 @@ func TestFeatureEntries(t *testing.T) {
 
 // A6.7: malformed entries of features, and good ones of features that are not in force.
 func TestFeatureEntriesRefused(t *testing.T) {
-	atomic, pieces, eager := theAtomic(), thePieces(2), theEager()
+	atomic, pieces, eager, tell := theAtomic(), thePieces(2), theEager(), theTell()
 	compose, wrote, commit, discard := &eager[0], &eager[1], &eager[2], &eager[3]
 	for name, c := range map[string]struct {
 		e *SQE
@@ -92,6 +98,14 @@ func TestFeatureEntriesRefused(t *testing.T) {
 		"commit with an offset":     {commit, func(b []byte) { b[48] = 1 }},
 		"discard of a range":        {discard, func(b []byte) { b[56] = 1 }},
 		"discard with flags":        {discard, func(b []byte) { b[1] = 1 }},
+		"tell without notify":       {&tell, func(b []byte) { b[1] = 0 }},
+		"tell, local":               {&tell, func(b []byte) { b[1] |= byte(FlagLocal) }},
+		"tell, unknown flag":        {&tell, func(b []byte) { b[1] |= 16 }},
+		"tell inline":               {&tell, func(b []byte) { b[2] = 1 }},
+		"tell with a key":           {&tell, func(b []byte) { b[24] = 1 }},
+		"tell with a region":        {&tell, func(b []byte) { b[40] = 1 }},
+		"tell with a local offset":  {&tell, func(b []byte) { b[48] = 1 }},
+		"tell of more than 2 GiB":   {&tell, func(b []byte) { b[56] = 1 }},
 		"a piece that wraps":        {&pieces, func(b []byte) { binary.LittleEndian.PutUint64(b[40:], ^uint64(99)) }},
 	} {
 		var b [SQESize]byte
@@ -105,8 +119,9 @@ func TestFeatureEntriesRefused(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, e := range []*SQE{&atomic, &pieces, compose, wrote, commit, discard} {
-		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, FeatureEager, AllFeatures} {
+	for _, e := range []*SQE{&atomic, &pieces, &tell, compose, wrote, commit, discard} {
+		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, FeatureEager, FeatureDomains,
+			AllFeatures} {
 			r := newRings(t, 8)
 			r.Allow(f)
 			sp, sc := r.SubmitProducer(), r.SubmitConsumer()

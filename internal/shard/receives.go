@@ -88,7 +88,7 @@ func (s *Shard) received(ev *engine.Event) {
 	if c.rings != nil {
 		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: ev.Status, Conn: uint32(ev.Conn),
 			Token: c.receives.slots[i].token, Imm: ev.Msg.Imm, Len: ev.Msg.Len, HasImm: ev.Msg.HasImm,
-			Wrote: ev.Msg.Wrote})
+			Tells: ev.Msg.Tells})
 	}
 }
 

@@ -123,10 +123,6 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	switch e.Op {
 	case ipc.OpReceive:
 		return s.postReceive(now, c, e)
-	case ipc.OpSend:
-		if c.Features&ipc.FeatureMessages == 0 || e.Key != 0 && c.Features&ipc.FeatureDomains == 0 {
-			return false, ipc.ErrEntry // A6.7
-		}
 	case ipc.OpRedirect:
 		return s.redirect(c, e)
 	case ipc.OpEndRedirect:
@@ -154,7 +150,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	op.Kind, op.Flags, op.Inline, op.Imm = e.Op, e.Flags, e.InlineLen, e.Imm
 	op.Token, op.Late, op.Key = uint64(c.slot)<<32|uint64(slot), e.Token, regmem.Key(e.Key)
 	op.LocalOff, op.Local, op.Region, op.Pieces = e.LocalOff, nil, nil, nil
-	if op.Off, op.Patience = e.RemoteOff, 0; e.Op == ipc.OpSend {
+	if op.Off, op.Patience = e.RemoteOff, 0; e.Op.Message() {
 		op.Off, op.Patience = 0, e.RemoteOff
 	}
 	if e.InlineLen > 0 {
@@ -162,6 +158,8 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 			return true, s.reject(c, e, ipc.StatusMisaligned)
 		}
 		op.Data = e.Inline
+	} else if e.Op == ipc.OpTell {
+		op.SetTell(uint32(e.Len))
 	} else {
 		var status ipc.Status
 		if c.taken.pieces.n > 0 {

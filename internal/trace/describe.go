@@ -137,6 +137,10 @@ func (d *describer) operation(g *wire.Segment, n int) {
 		d.add("| send conn %d op %d message %d at %d, %d bytes", g.Conn, g.Op, g.Key, g.Place, n)
 		d.flags(g)
 		return
+	case wire.KindTell:
+		d.add("| tell conn %d op %d message %d of %d bytes written", g.Conn, g.Op, g.Key, g.Size)
+		d.flags(g)
+		return
 	case wire.KindWrite, wire.KindWriteNext:
 		name = "write"
 	}
@@ -164,7 +168,8 @@ func (d *describer) segment(g *wire.Segment) {
 	switch g.Kind {
 	case wire.KindPad:
 		d.add("| pad %d", len(g.Data))
-	case wire.KindWrite, wire.KindWriteNext, wire.KindReadData, wire.KindSend, wire.KindSendNext:
+	case wire.KindWrite, wire.KindWriteNext, wire.KindReadData, wire.KindSend, wire.KindSendNext,
+		wire.KindTell:
 		d.operation(g, len(g.Data))
 	case wire.KindReadRequest:
 		d.add("| read conn %d op %d at %d, %d bytes key %#x", g.Conn, g.Op, g.Place, g.Size, g.Key)

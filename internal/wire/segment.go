@@ -38,6 +38,8 @@ const (
 	KindDiscard  Kind = 27
 	KindUnstaged Kind = 28
 
+	KindTell Kind = 29
+
 	MaxKinds = 32 // more than the largest
 )
 
@@ -51,7 +53,7 @@ const (
 	SegFenced
 	segFlagsKnown = 1<<iota - 1
 
-	SegStrict = 1 << 6 // of a Send: without a buffer it fails (clause 14.6)
+	SegStrict = 1 << 6 // of a Send or Tell: without a buffer it fails (clause 14.6)
 
 	reserved     = 0xff &^ segFlagsKnown
 	sendReserved = reserved &^ SegStrict
@@ -94,9 +96,9 @@ type Segment struct {
 	Bytes  uint32 // Commit: of the operation
 	Imm    uint32
 	Delay  uint32 // Ack, nanoseconds
-	Key    uint64 // Send, SendNext, Want: the number of a message
+	Key    uint64 // Send, SendNext, Tell, Want: the number of a message
 	Place  uint64 // Ack: floor; Probe, Echo: nonce
-	Size   uint64 // ReadRequest: length; Advert, Stage, Commit: size; Ack: largest; Atomic: AtomicSize
+	Size   uint64 // ReadRequest, Tell: length; Advert, Stage, Commit: size; Ack: largest; Atomic: AtomicSize
 	Name   []byte // Open: service; Advert: name
 	// payload, private data, text; Ack and OpAck: bitmap words; Link: a LinkInfo; Keys: PublicLen bytes; Atomic and
 	// AtomicResult: words of 8 bytes; Commit: one, the sum of the stamps
@@ -143,6 +145,8 @@ var Layouts = [MaxKinds]Layout{
 	KindSendNext: {Fixed: sendNextLen, Optional: SegNotify, Put: putSendNext}, // decoded by Next itself
 	KindCredit:   {Fixed: 12, Reserved: ^uint8(CreditShared), NoData: true, Put: putCredit, Next: nextCredit},
 	KindWant:     {Fixed: 12, Reserved: 0xff, NoData: true, Put: putWant, Next: nextWant},
+	KindTell: {Fixed: 20, Reserved: sendReserved, Optional: SegFenced | SegNotify, NoData: true, Put: putTell,
+		Next: nextTell},
 
 	KindOpAck: {Fixed: opAckLen, Put: putOpAck, Next: nextOpAck},
 	KindOpNak: {Fixed: 12, NoData: true, Put: putOpNak, Next: nextOpNak},

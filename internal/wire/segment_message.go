@@ -1,11 +1,20 @@
 package wire
 
-// Segments of messages (clause 14): what a Send carries, the credit that its receiver gives, and what asks for some.
+// Segments of messages (clause 14): what a Send carries, what a Tell says of a write, the credit that the receiver
+// gives, and what asks for some.
 
 const sendNextLen = 4
 
-func putSend(s *Segment, b []byte) []byte {
-	b = append(b, byte(KindSend), s.Flags)
+func putSend(s *Segment, b []byte) []byte { return putMessage(s, b, KindSend, uint32(s.Place)) }
+
+func nextSend(s *Segment, tail []byte, n int) (int, error) {
+	s.Place = uint64(s.nextMessage(tail))
+	return n, nil
+}
+
+// putMessage appends everything of a Send or Tell but Data; last is the field that differs.
+func putMessage(s *Segment, b []byte, k Kind, last uint32) []byte {
+	b = append(b, byte(k), s.Flags)
 	b = be.AppendUint16(b, uint16(len(s.Data)))
 	b = be.AppendUint32(b, s.Conn)
 	b = be.AppendUint32(b, s.Op)
@@ -13,23 +22,37 @@ func putSend(s *Segment, b []byte) []byte {
 		b = be.AppendUint32(b, s.Fence)
 	}
 	b = be.AppendUint32(b, uint32(s.Key))
-	b = be.AppendUint32(b, uint32(s.Place))
+	b = be.AppendUint32(b, last)
 	if s.Flags&SegNotify != 0 {
 		b = be.AppendUint32(b, s.Imm)
 	}
 	return b
 }
 
-func nextSend(s *Segment, tail []byte, n int) (int, error) {
+// nextMessage decodes what putMessage appended, and returns last.
+func (s *Segment) nextMessage(tail []byte) (last uint32) {
 	s.Conn, s.Op = be.Uint32(tail[4:]), be.Uint32(tail[8:])
 	at := 12
 	if s.Flags&SegFenced != 0 {
 		s.Fence = be.Uint32(tail[at:])
 		at += 4
 	}
-	s.Key, s.Place = uint64(be.Uint32(tail[at:])), uint64(be.Uint32(tail[at+4:]))
+	s.Key = uint64(be.Uint32(tail[at:]))
 	if s.Flags&SegNotify != 0 {
 		s.Imm = be.Uint32(tail[at+8:])
+	}
+	return be.Uint32(tail[at+4:])
+}
+
+// A Tell is whole, and has an immediate.
+
+func putTell(s *Segment, b []byte) []byte { return putMessage(s, b, KindTell, uint32(s.Size)) }
+
+func nextTell(s *Segment, tail []byte, n int) (int, error) {
+	const must = SegFirst | SegLast | SegNotify
+	s.Size = uint64(s.nextMessage(tail))
+	if s.Flags&must != must {
+		return 0, ErrSegment
 	}
 	return n, nil
 }

@@ -66,7 +66,7 @@ func TestSegmentRefused(t *testing.T) {
 		return "13" + head + "00000001 00000002 0000000000000003 0000000000000008" + function + long(16)
 	}
 	for _, c := range []struct{ name, clause, bytes string }{
-		{"unknown kind 29", "3.4", "1d 00 0000"},
+		{"unknown kind 30", "3.4", "1e 00 0000"},
 		{"unknown kind 32", "3.4", "20 00 0000"},
 		{"unknown kind 255", "3.4", "ff 00 0000"},
 		{"pad flags", "3.4 kind 0", "00 01 0000"},
@@ -110,6 +110,11 @@ func TestSegmentRefused(t *testing.T) {
 		{"echo u16", "3.4 kind 16", "10 00 8000 0000000000000001"},
 		{"send flag 7", "6.2, 14.1", "15 83 0000 00000001 00000002 00000003 00000004"},
 		{"send next without a send", "14.1", "16 03 0000"},
+		{"tell flag 7", "6.2, 14.9", "1d 93 0000 00000001 00000002 00000003 00000004 00000005"},
+		{"tell with bytes", "14.9", "1d 13 0001 00000001 00000002 00000003 00000004 00000005 00"},
+		{"tell without an immediate", "14.9", "1d 03 0000 00000001 00000002 00000003 00000004"},
+		{"first part of a tell", "14.9", "1d 11 0000 00000001 00000002 00000003 00000004 00000005"},
+		{"last part of a tell", "14.9", "1d 12 0000 00000001 00000002 00000003 00000004 00000005"},
 		{"credit flag 1", "14.5", "17 02 0000 00000001 00000002"},
 		{"credit u16", "14.4", "17 00 0001 00000001 00000002 00"},
 		{"want u8", "14.5", "18 01 0000 00000001 00000002"},
@@ -127,17 +132,19 @@ func TestSegmentRefused(t *testing.T) {
 		{"link 64", "1.2, 3.4 kind 17", "11 40 0100 01020304 00002328 004e 020000000001"},
 		{"link of MTU 639", "9.2, 10.4", "11 00 0100 01020304 0000027f 004e 020000000001"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := unhex(t, c.bytes)
-			for _, b := range [][]byte{b, append(b, make([]byte, 1024)...)} {
-				var s Segment
-				if rest, err := s.Next(b); err == nil {
-					t.Errorf("clause %s: accepted as %+v, %d bytes left", c.clause, s, len(rest))
-				} else if !errors.Is(err, ErrSegment) && !errors.Is(err, ErrReserved) && !errors.Is(err, ErrKind) {
-					t.Errorf("clause %s: unexpected error %v", c.clause, err)
-				}
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { refused(t, c.clause, unhex(t, c.bytes)) })
+	}
+}
+
+// refused wants a segment to be refused, also with more behind it.
+func refused(t *testing.T, clause string, b []byte) {
+	for _, b := range [][]byte{b, append(b, make([]byte, 1024)...)} {
+		var s Segment
+		if rest, err := s.Next(b); err == nil {
+			t.Errorf("clause %s: accepted as %+v, %d bytes left", clause, s, len(rest))
+		} else if !errors.Is(err, ErrSegment) && !errors.Is(err, ErrReserved) && !errors.Is(err, ErrKind) {
+			t.Errorf("clause %s: unexpected error %v", clause, err)
+		}
 	}
 }
 

@@ -28,8 +28,7 @@ type Config struct {
 	Seed         uint64
 	// Requests: a page is asked for by a message from a control page, as in UTLB's system; else by a remote read alone,
 	// as in DHL's.
-	Requests   bool
-	Arithmetic bool // kernels whose accesses do not depend on data compute as well; tests check their results
+	Requests bool
 }
 
 // Costs of the model in nanoseconds, of the order of the papers' machines: they order the processes' accesses, and give

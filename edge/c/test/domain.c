@@ -42,7 +42,7 @@ static void give(const char *service)
 	OK(edge_post(c[0], &w, NULL));
 	edge_completion done = next(d);
 	IS(done.err, 0);
-	CHECK(done.size == 1000 && done.imm == 77 && done.has_imm == 2);
+	CHECK(done.size == 1000 && done.imm == 77 && done.has_imm && done.tells);
 	CHECK(strcmp((char *)edge_region_bytes(mem) + 8, "shared") == 0 && *(uint64_t *)edge_region_bytes(mem) == 3);
 	CHECK(((char *)edge_region_bytes(mem))[SHARED] == 0);
 	OK(edge_unshare(d, key, WAIT));
@@ -88,12 +88,14 @@ static void take(const char *peer, const char *service)
 	edge_work read = { .kind = EDGE_READ, .local = mem, .local_off = 100, .size = 7, .key = key, .remote_off = BASE + 8 };
 	IS(ends(c[0], d, &read), 0);
 	CHECK(strcmp((char *)edge_region_bytes(mem) + 100, "shared") == 0);
-	edge_work bad = { .kind = EDGE_SEND, .wrote = 1 };
-	IS(edge_post(c[0], &bad, NULL), EDGE_ERR_INVALID); /* without EDGE_NOTIFY */
+	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_TELL, .wrote = 1 }, NULL), EDGE_ERR_INVALID); /* without EDGE_NOTIFY */
+	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_SEND, .wrote = 1 }, NULL), EDGE_ERR_INVALID);
+	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_TELL, .flags = EDGE_NOTIFY, .wrote = EDGE_MAX_MESSAGE + 1 }, NULL),
+	   EDGE_ERR_TOO_LONG);
 	w.remote_off = BASE + 1000;
 	w.size = 1000;
 	IS(ends(c[0], d, &w), 0);
-	edge_work told = { .kind = EDGE_SEND, .flags = EDGE_NOTIFY, .imm = 77, .wrote = 1001 };
+	edge_work told = { .kind = EDGE_TELL, .flags = EDGE_NOTIFY, .imm = 77, .wrote = 1000 };
 	IS(ends(c[0], d, &told), 0);
 	edge_work last = { .kind = EDGE_SEND, .local = mem, .size = 1 };
 	IS(ends(c[0], d, &last), 0); /* the key has gone by now */

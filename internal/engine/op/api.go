@@ -39,6 +39,7 @@ const (
 	OpWrite = abi.OpWrite
 	OpRead  = abi.OpRead
 	OpSend  = abi.OpSend // clause 14
+	OpTell  = abi.OpTell // clause 14.9; see SetTell
 )
 
 // OpFlags modify an operation; each is orthogonal to the others (paper §2.1.1, §2.5.1).
@@ -65,9 +66,9 @@ type Op struct {
 	LocalOff uint64         // where in Region Local begins; of regions with a Back alone
 	Pieces   *pieces.List   // in place of Local, if not nil; as with Region
 	eager    *compose       // its bytes travelled ahead (Compose)
-	Key      regmem.Key     // of the remote memory; of a send without bytes: OfWrite of a write before it, or 0
+	Key      regmem.Key     // of the remote memory
 	Off      uint64         // within the grant
-	// of a send: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes, NoWait: not at
+	// of a message: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes, NoWait: not at
 	// all
 	Patience uint64
 	Data     [MaxInline]byte
@@ -129,10 +130,6 @@ type Event struct {
 	Advert Advert
 	Msg    Arrived
 }
-
-// OfWrite is the Key of a send without bytes that is about a write of n bytes, which the connection carried before it:
-// the peer gets its buffer back with n and the immediate (clause 14.9).
-func OfWrite(n uint32) regmem.Key { return regmem.Key(n) + 1 }
 
 // Notification reports a write with the Notify flag that was applied to our memory.
 type Notification struct {

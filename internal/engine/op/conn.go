@@ -224,7 +224,7 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	}
 	c.send.pending++
 	e.Count.Op.OpsSubmitted++
-	if (op.Kind == OpSend || c.msgs != nil) && c.mustWait(now, op) {
+	if (op.Kind.Message() || c.msgs != nil) && c.mustWait(now, op) {
 		return true
 	}
 	c.enter(op, now)
@@ -242,7 +242,7 @@ func (c *Conn) enter(op *Op, since mono.Time) {
 	o.op, o.n, o.key, o.since = *op, uint64(len(op.Local)), uint64(op.Key), since
 	o.fence, o.done, o.hidden, o.copied = 0, false, false, false
 	o.acked, o.left, o.failed, o.result, o.puts, o.fetched = 0, park.Unreceived{}, OK, 0, 0, nil
-	if op.Kind == OpSend {
+	if op.Kind.Message() {
 		c.msgs.number(o)
 	}
 	o.backed = o.op.Backed()

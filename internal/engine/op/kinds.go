@@ -9,8 +9,8 @@ import (
 )
 
 // The table kinds has a row for each kind of operation, with everything that differs between kinds. One file for each
-// kind fills its row and holds its functions: write.go, read.go, atomic.go, send.go. They are called
-// through the table; each call is for one segment.
+// kind fills its row and holds its functions: write.go, read.go, atomic.go, send.go, tell.go. They are called through
+// the table; each call is for one segment.
 
 // opKind is a kind of operation. The end that submitted an operation emits it, and completes it when the peer has
 // applied it or has answered it in full; the other end delivers it, and replies to it if it has an answer.

@@ -15,7 +15,7 @@ import (
 // what fences put behind it: later sends, operations with a backward fence, and all that follow one with a forward
 // fence. Others pass by. The receiving half is receive.go.
 
-// NoWait, as Op.Patience of a send, says that it fails where it finds no buffer (clause 14.6).
+// NoWait, as Op.Patience of a message, says that it fails where it finds no buffer (clause 14.6).
 const NoWait = math.MaxUint64
 
 // strict marks a send that does not wait. Its bit is that of the segment's flag.
@@ -52,21 +52,18 @@ func (c *Conn) waiting() int {
 	return c.msgs.waiting.queue.Len()
 }
 
-// number makes a send the next message.
+// number makes a send, or a Tell, the next message.
 func (m *messages) number(o *sendOp) {
 	o.op.Flags &^= strict
 	if o.op.Patience == NoWait {
 		o.op.Flags |= strict
 	}
 	o.key, o.op.Off = uint64(m.out.Next()), 0
-	if len(o.op.Local) == 0 && o.op.Inline == 0 && o.op.Pieces == nil {
-		o.op.Off = uint64(o.op.Key) // clause 14.9
-	}
 }
 
 // mayLeave reports whether op waits for no buffer.
 func (m *messages) mayLeave(op *Op) bool {
-	return op.Kind != OpSend || op.Patience == NoWait || m.out.Credit() > 0
+	return !op.Kind.Message() || op.Patience == NoWait || m.out.Credit() > 0
 }
 
 // mustWait queues an operation that a buffer of the peer's is missing for, or a fence puts behind one that waits.
@@ -76,7 +73,7 @@ func (c *Conn) mustWait(now mono.Time, op *Op) bool {
 		if m.mayLeave(op) {
 			return false
 		}
-	} else if op.Kind != OpSend && m.waiting.forward == 0 && op.Flags&BackwardFence == 0 && !c.ordered {
+	} else if !op.Kind.Message() && m.waiting.forward == 0 && op.Flags&BackwardFence == 0 && !c.ordered {
 		return false
 	}
 	n := uint64(max(len(op.Local), int(op.Inline)))
@@ -90,7 +87,7 @@ func (c *Conn) mustWait(now mono.Time, op *Op) bool {
 	if op.Flags&ForwardFence != 0 {
 		m.waiting.forward++
 	}
-	if op.Kind == OpSend {
+	if op.Kind.Message() {
 		c.e.Count.Op.SendsWaited++
 		if op.Patience != 0 && op.Patience != NoWait {
 			c.e.notBefore(c, now.Add(patience(op)))

@@ -57,7 +57,7 @@ type recvSide struct {
 
 	domain  uint64 // regmem.Domain whose memory the peer may reach, too; 0: none
 	stopped bool   // an operation of the peer was refused, and with a domain none is performed after it
-	wrote   uint64 // bytes of the latest write applied that no message was about yet (clause 14.9)
+	wrote   uint64 // bytes of the latest write applied that no Tell was about yet (clause 14.9)
 
 	held, heldFence int  // held segments; the loose ones of them
 	releasing       bool // release is running
@@ -96,7 +96,7 @@ type segment struct {
 	imm      uint32
 	key      regmem.Key
 	place    uint64
-	size     uint64 // of a read request; of an atomic: wire.AtomicSize
+	size     uint64 // of a read request, or of the write that a Tell is about; of an atomic: wire.AtomicSize
 	follows  uint64 // bytes of the operation behind data, as far as it says so
 	data     []byte
 }
@@ -173,7 +173,7 @@ func (c *Conn) allowed(g *segment) bool {
 	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.recv.base) && c.rop(g.fence).state != ropApplied {
 		return false
 	}
-	return g.kind != OpSend || c.recv.stopped || c.decided(g)
+	return !g.kind.Message() || c.recv.stopped || c.decided(g)
 }
 
 // perform hands a request that no fence forbids to its kind. An operation of which parts are in place is of their kind:
@@ -353,7 +353,7 @@ func (c *Conn) hold(o *recvOp, g *segment) bool {
 
 // loose reports whether a held segment may be performed before all operations before its own are applied.
 func (g *segment) loose() bool {
-	return g.flags&wire.SegFenced != 0 || g.kind == OpSend && g.flags&wire.SegBackward == 0
+	return g.flags&wire.SegFenced != 0 || g.kind.Message() && g.flags&wire.SegBackward == 0
 }
 
 func (c *Conn) dropHeld(o *recvOp) {

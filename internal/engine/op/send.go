@@ -2,6 +2,7 @@ package op
 
 import (
 	"multiedge/internal/abi"
+	"multiedge/internal/engine/op/message"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -21,40 +22,20 @@ const mostMessage = 1 << 31
 // deliverSend puts a part into the message's buffer, and applies the operation with the last of them.
 func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, lack *miss) {
 	const whole = wire.SegFirst | wire.SegLast
-	e, m := c.e, c.messages()
-	if o.state == ropNone {
-		o.key = g.key
-	}
-	number := uint32(g.key)
-	if g.flags&wire.SegStrict != 0 && m.in.Lacks(number) {
-		c.unbuffered(now, o, g.op)
-		return true, nil
-	}
-	a, there := m.in.Take(number, g.op)
-	switch {
-	case !there: // strict, and the next: others wait (decided)
-		c.unbuffered(now, o, g.op)
-		return true, nil
-	case a == nil || o.key != g.key: // no peer that counts right sends it
-		e.Count.Reject.RejectedMalformed++
-		return false, nil
+	a, received := c.arrival(now, o, g)
+	if a == nil {
+		return received, nil
 	}
 	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
-	wrote := n == 0 && lo > 0 && g.flags&whole == whole // clause 14.9
-	if wrote && !c.tells(g, lo-1) || !wrote && (lo > size || n > size-lo) {
-		c.settle(g.op, false)
-		e.Count.Op.MessagesTooLong++
-		a.Status = abi.StatusTooLong
-		c.refuseOp(o, g.op, abi.StatusTooLong)
-		c.filled(now, a)
-		return true, nil
-	}
 	switch {
+	case lo > size || n > size-lo:
+		c.tooLong(now, o, g.op, a)
+		return true, nil
 	case n == 0:
 	case o.got.Covers(lo, lo+n):
-		e.Count.Loss.SegmentsDuplicated++
+		c.e.Count.Loss.SegmentsDuplicated++
 	case !c.fits(&o.got, lo, lo+n):
-		e.Count.Reject.RejectedNoRoom++
+		c.e.Count.Reject.RejectedNoRoom++
 		return false, nil
 	default:
 		c.deliver(a.Local[lo:lo+n], g, g.flags&whole == whole)
@@ -65,27 +46,55 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 	if g.flags&wire.SegLast != 0 {
 		o.last = lo + n
 		a.Arrived = Arrived{Len: uint32(o.last)}
-		if wrote {
-			o.last, a.Arrived = 0, Arrived{Len: uint32(lo - 1), Wrote: true}
-			c.recv.wrote = 0
-		}
 		if g.flags&wire.SegNotify != 0 {
 			a.Imm, a.HasImm = g.imm, true
 		}
 	}
 	if o.flags&whole == whole && o.got.Is(0, o.last) {
-		c.settle(g.op, false)
-		e.Count.Op.MessagesReceived++
-		c.dropHeld(o) // or what filled releases would apply it, before apply does
-		c.filled(now, a)
-		c.apply(now, o, g.op, o.last)
+		c.arrived(now, o, g.op, a)
 	}
 	return true, nil
 }
 
-// tells reports whether message g may be about a write of n bytes: the owner believes the length.
-func (c *Conn) tells(g *segment, n uint64) bool {
-	return c.recv.domain != 0 && g.flags&wire.SegNotify != 0 && n <= mostMessage && (n == 0 || n == c.recv.wrote)
+// arrival returns the buffer of the message that g is of. Without one nothing more is to be done, and received reports
+// whether the segment may count as received.
+func (c *Conn) arrival(now mono.Time, o *recvOp, g *segment) (a *message.Arrival, received bool) {
+	m, number := c.messages(), uint32(g.key)
+	if o.state == ropNone {
+		o.key = g.key
+	}
+	if g.flags&wire.SegStrict != 0 && m.in.Lacks(number) {
+		c.unbuffered(now, o, g.op)
+		return nil, true
+	}
+	a, there := m.in.Take(number, g.op)
+	switch {
+	case !there: // strict, and the next: others wait (decided)
+		c.unbuffered(now, o, g.op)
+		return nil, true
+	case a == nil || o.key != g.key: // no peer that counts right sends it
+		c.e.Count.Reject.RejectedMalformed++
+		return nil, false
+	}
+	return a, true
+}
+
+// arrived hands a message that is whole to its owner, and applies its operation.
+func (c *Conn) arrived(now mono.Time, o *recvOp, op seqnum.Value, a *message.Arrival) {
+	c.settle(op, false)
+	c.e.Count.Op.MessagesReceived++
+	c.dropHeld(o) // or what filled releases would apply it, before apply does
+	c.filled(now, a)
+	c.apply(now, o, op, o.last)
+}
+
+// tooLong refuses a message that its buffer does not take.
+func (c *Conn) tooLong(now mono.Time, o *recvOp, op seqnum.Value, a *message.Arrival) {
+	c.settle(op, false)
+	c.e.Count.Op.MessagesTooLong++
+	a.Status = abi.StatusTooLong
+	c.refuseOp(o, op, abi.StatusTooLong)
+	c.filled(now, a)
 }
 
 // unbuffered refuses a strict message, the next of all, that has no buffer.

@@ -75,7 +75,7 @@ func (c *Conn) expireWaiting(now mono.Time) (next mono.Time) {
 	m, next := c.msgs, mono.Never
 	gave := false
 	m.waiting.queue.Remove(func(o sendOp) bool {
-		if o.op.Kind != OpSend || o.op.Patience == 0 || o.op.Patience == NoWait {
+		if !o.op.Kind.Message() || o.op.Patience == 0 || o.op.Patience == NoWait {
 			return false
 		}
 		if at := o.since.Add(patience(&o.op)); at > now {

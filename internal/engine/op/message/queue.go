@@ -29,7 +29,7 @@ type Arrived struct {
 	Len    uint32
 	Imm    uint32
 	HasImm bool
-	Wrote  bool // the message is about a write of Len bytes before it, and put nothing into the buffer
+	Tells  bool // the message is about a write of Len bytes before it, and put nothing into the buffer
 }
 
 // QueueID names a shared receive queue of an endpoint. Zero is none.

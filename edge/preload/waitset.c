@@ -1,7 +1,8 @@
 /*
- * Beds: descriptors in which threads sleep that may watch the hub, an eventfd and an epoll set each. The program has to
- * keep its numbers, so there are few, and threads share them: a bed is the last one's who slept in it, until another
- * needs it. A thread that finds none sleeps on a word, as those of locks do, or in poll with all others of its kind.
+ * Wait sets: an eventfd and an epoll set each, in which a thread sleeps so that it can watch the hub. The program has to
+ * keep its numbers, so there are few, and threads share them: a wait set belongs to the thread that slept in it last,
+ * until another needs it. A thread that finds none sleeps on a word, as those of locks do, or in poll with all others of
+ * its kind.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,12 +11,12 @@
 
 #include "sock.h"
 
-enum { BEDS = 64, SHARE = 64 }; /* at most; one for so many descriptors that the process may have */
+enum { WAITSETS = 64, SHARE = 64 }; /* at most; one for so many descriptors that the process may have */
 
 int crowd = -1;
 static int called; /* threads of the crowd that are to be awake */
-static struct waiter spare = {.fd = -1, .set = -1}; /* has a bed when no thread does, so that the hub can be watched */
-static struct waiter *owners[BEDS];
+static struct waiter spare = {.fd = -1, .set = -1}; /* has one when no thread does, so that the hub can be watched */
+static struct waiter *owners[WAITSETS];
 static int most;  /* 0: not known yet */
 static bool full; /* the process may not have another one */
 
@@ -54,7 +55,7 @@ static void pass(struct waiter *from, struct waiter *to) {
 bool wait_ready(void) {
 	if (crowd < 0)
 		crowd = own_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	for (int i = 0; i < BEDS; i++)
+	for (int i = 0; i < WAITSETS; i++)
 		if (owners[i])
 			return crowd >= 0;
 	if (crowd < 0 || !make(&spare))
@@ -65,11 +66,11 @@ bool wait_ready(void) {
 
 static void count(void) {
 	struct rlimit l;
-	most = getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur / SHARE > BEDS ? BEDS : (int)(l.rlim_cur / SHARE);
+	most = getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur / SHARE > WAITSETS ? WAITSETS : (int)(l.rlim_cur / SHARE);
 	most += most == 0;
 }
 
-/* The place of a bed that nobody sleeps in, or, if none, for one more. NULL: all are in use. */
+/* The place of a wait set that nobody sleeps in, or, if none, for one more. NULL: all are in use. */
 static struct waiter **vacant(void) {
 	struct waiter **none = NULL;
 	if (most == 0)
@@ -86,9 +87,9 @@ static struct waiter **vacant(void) {
 	return none;
 }
 
-bool bed_free(void) { return vacant() != NULL; }
+bool waitset_free(void) { return vacant() != NULL; }
 
-bool bed_take(struct waiter *w) {
+bool waitset_take(struct waiter *w) {
 	struct waiter **place = vacant();
 	int err = errno;
 	if (place && *place) {
@@ -105,8 +106,8 @@ bool bed_take(struct waiter *w) {
 	return place != NULL;
 }
 
-void bed_keep(struct waiter *w) {
-	for (int i = 0; i < BEDS; i++) {
+void waitset_keep(struct waiter *w) {
+	for (int i = 0; i < WAITSETS; i++) {
 		if (owners[i] != w)
 			continue;
 		owners[i] = NULL;
@@ -123,8 +124,8 @@ void bed_keep(struct waiter *w) {
 }
 
 /* own_after_fork closes them: the sets are the parent's, too. */
-void beds_after_fork(void) {
-	for (int i = 0; i < BEDS; i++)
+void waitsets_after_fork(void) {
+	for (int i = 0; i < WAITSETS; i++)
 		owners[i] = NULL;
 	spare.fd = spare.set = crowd = -1;
 	spare.hooked = spare.watches = false;
@@ -140,8 +141,8 @@ void set_hook(struct waiter *w, int from) {
 	real.epoll_ctl(own_number(w->set), EPOLL_CTL_ADD, own_number(hub), &e);
 }
 
-void beds_hook(int from) {
-	for (int i = 0; i < BEDS; i++)
+void waitsets_hook(int from) {
+	for (int i = 0; i < WAITSETS; i++)
 		if (owners[i])
 			set_hook(owners[i], from);
 }

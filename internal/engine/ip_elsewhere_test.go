@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/frame"
+	"multiedge/internal/wire"
+)
+
+// Clause 21.5: an Echo counts if it comes from an address that the Probe was sent to. Otherwise a peer, or whoever
+// copies its frames, would lead data to somebody who never answered: here all frames of one of the peer's links seem to
+// come from such an address.
+func TestIPEchoFromElsewhere(t *testing.T) {
+	r := newIPNet(t, 2, rigOptions{})
+	victim, came := ipAt("198.51.100.66:666"), 0
+	r.rig.route = func(from int, f *flight) {
+		if from == 1 && f.link == 1 {
+			came++
+			r.arrive(0, f.to, victim, f.b)
+			return
+		}
+		r.deliver(from, f)
+	}
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	for k := range uint64(5) {
+		r.write(0, c, 300000, 1+k, time.Second)
+		r.write(1, c, 300000, 101+k, 3*time.Second)
+		r.rest(300 * time.Millisecond)
+	}
+	const most = 4096 // some Probes
+	if r.sent[victim] > most || came < 5 {
+		t.Errorf("%d bytes were sent to an address that never answered, at most %d should; %d frames seemed to come "+
+			"from it", r.sent[victim], most, came)
+	}
+}
+
+// Clause 4.3: whoever sees the number of a session that is being set up can send Retries for it from any addresses.
+// They cause few Inits: 16 in 20 ms.
+func TestIPRetriesFromElsewhere(t *testing.T) {
+	r := newIPNet(t, 1, rigOptions{})
+	r.n[0].e.SetEndpoints(r.now, r.id(1), []frame.Addr{ipAt("192.0.2.1:9470")}) // nobody is there
+	session, forged, inits := uint32(0), map[frame.Addr]bool{}, 0
+	r.lose = func(_ int, f *flight) bool {
+		var in wire.Init
+		if typeOf(f.b) == wire.TypeInit && in.Decode(f.b[wire.TailStart:len(f.b)-wire.ProofLen]) == nil {
+			session = in.Session
+		}
+		if forged[f.to] {
+			inits++
+		}
+		return true
+	}
+	if _, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.must("an Init", time.Second, func() bool { return session != 0 })
+	const spans, each = 5, 200
+	for span := range spans {
+		for k := range each {
+			from := frame.IP(netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(k)}), uint16(1000+span)))
+			forged[from] = true
+			cookie := binary.BigEndian.AppendUint64(make([]byte, 8), uint64(1+span*each+k))
+			b := make([]byte, wire.TailStart, wire.TailStart+len(cookie))
+			frame.DefaultFraming.PutHeader(b, &r.at[0][0], &r.at[0][0])
+			wire.Finish(b[frame.HeaderLen:], &wire.Header{Type: wire.TypeRetry, Session: session}, cookie)
+			r.arrive(0, r.at[0][0], from, append(b, cookie...))
+		}
+		r.rest(21 * time.Millisecond)
+	}
+	if inits < spans || inits > 16*spans {
+		t.Errorf("%d Retries caused %d Inits, at most %d should", spans*each, inits, 16*spans)
+	}
+}
