@@ -25,7 +25,7 @@ demo: build       ## two hosts on this machine, all three benchmarks, out/demo.h
 figures: build    ## the five papers' figures and further ones, with the papers' numbers: out/figures/index.html
 	bin/edgebench figures -o out/figures
 
-figures-readme: build  ## measures what README.md and docs/PERFORMANCE.md say anew, 11 minutes; bench/figures.sh has the commands
+figures-readme: build  ## measures what README.md and docs/PERFORMANCE.md say anew, 12 minutes; bench/figures.sh has the commands
 	bench/figures.sh
 
 test: build       ## everything that must pass, as root or as a user who may make user namespaces

@@ -1,10 +1,10 @@
 #!/bin/sh
 # figures.sh [NUMBER...]: measures anew what README.md, docs/PERFORMANCE.md and docs/PROGRAMS.md say about speed, each
-# figure by the command of its number there; without numbers those of README.md and docs/PERFORMANCE.md, in some 11
+# figure by the command of its number there; without numbers those of README.md and docs/PERFORMANCE.md, in some 12
 # minutes. Results go to $OUT (out/figures-readme): N.txt has what was printed, N.json every measurement. p1 and p2 are
 # those of docs/PROGRAMS.md, as root, 3 and 2 minutes; they install the programs that they run. Let the machine do
-# nothing else: a warning in N.err says when it was busy. figures.sh tables measures nothing: it prints what is in $OUT
-# as a table, edge beside raw sockets, TCP and TLS.
+# nothing else: a warning in N.err says when it was busy. figures.sh tables and figures.sh goals measure
+# nothing: they print what is in $OUT as a table, edge beside raw sockets, TCP and TLS, and as ratios beside the goals.
 set -eu
 cd "$(dirname "$0")/.."
 OUT=${OUT:-out/figures-readme}
@@ -35,6 +35,8 @@ command_of() {
 	15) echo one-way --lab --conns 1,8,100,1000 -s 64k -D 0.5 ;;
 	16) echo ping-pong --lab -s 8 -D 1 $plain --format json ;;
 	16e) echo ping-pong --lab -s 8 -D 1 $plain --format json --embedded ;;
+	18) echo compare one-way --lab -s 1m --region 4m -D 0.4 --edge udp-stream-encrypted --only raw,tcp ;;
+	19) echo compare one-way --lab -s 1m --region 4m -D 0.4 --edge plain --only raw --lab-mtu 1500 ;;
 	*) return 1 ;;
 	esac
 }
@@ -102,5 +104,40 @@ tables() {
 	row "processor seconds for a GiB, one-way" 1 cpu
 }
 
+# goal TEXT LEAST|MOST X N A B LIMIT [cpu]: a row of the goals, A of B in the comparison N, or their processor time, and
+# the same of LIMIT, which is what sockets alone have. X is the least or the most that the first should be.
+goal() {
+	medians "$4" "$5" "$6" "$7" | awk -v text="$1" -v bound="$2" -v x="$3" -v n="$4" -v cpu="${8:-}" '
+		function ratio(a, b) { return a == "-" || b == "-" || b == 0 ? "-" : sprintf("%.2f", a / b) }
+		{ o = cpu ? 3 : 0; v = ratio($(1 + o), $(2 + o)); limit = ratio($(3 + o), $(2 + o))
+			if (v != "-" && (bound == "least" ? v + 0 >= x + 0 : v + 0 <= x + 0)) v = "**" v "**"
+			printf "| %s | at %s %s | %s | %s | %s |\n", text, bound, x, v, limit, n }'
+}
+
+goals() {
+	tcp="tcp cubic" seal="edge udp encrypted"
+	echo "| ratio of medians | goal | edge | sockets alone | command |"
+	echo "|---|---|---|---|---|"
+	goal "one-way 1 MiB, MTU 9000, plaintext, of raw udp" least 0.9 1 "edge udp" "raw udp" "raw udp"
+	goal "the same, of TCP" least 1.4 1 "edge udp" "$tcp" "raw udp"
+	goal "encrypted, of raw udp sealed" least 0.85 1 "$seal" "raw udp sealed" "raw udp sealed"
+	goal "the same, of TCP" least 1.15 1 "$seal" "$tcp" "raw udp sealed"
+	goal "the same, of TLS over TCP" least 2.5 1 "$seal" "tls go aes128gcm cubic" "raw udp sealed"
+	goal "two-way, plaintext, of TCP" least 1.2 3 "edge udp" "$tcp" "raw udp"
+	goal "two-way, encrypted, of TCP" least 0.9 3 "$seal" "$tcp" "raw udp sealed"
+	goal "one-way, MTU 1500, plaintext, of raw udp" least 0.85 5 "edge udp" "raw udp" "raw udp"
+	goal "the same, of TCP" least 0.6 5 "edge udp" "$tcp" "raw udp"
+	goal "read, plaintext, of raw udp" least 0.9 4 "edge udp" "raw udp" "raw udp"
+	goal "half a round trip of 8 bytes, daemons, of TCP" most 0.8 8 "edge udp" "$tcp" "raw udp"
+	goal "the same, embedded, frames alone, of raw ring" most 1.4 8 "edge embedded" "raw ring" "raw ring"
+	goal "half a round trip of 64 KiB, daemons, of TCP" most 0.5 10 "edge udp" "$tcp" "raw udp"
+	goal "streams, one-way, encrypted, of TCP" least 1 18 "edge udp stream encrypted" "$tcp" "raw udp sealed"
+	goal "processor time for a GiB, plaintext, of TCP" most 0.8 1 "edge udp" "$tcp" "raw udp" cpu
+	goal "the same, encrypted, of TCP" most 1.1 1 "$seal" "$tcp" "raw udp sealed" cpu
+	goal "frames alone, MTU 9000, of raw ring" least 0.95 1 "edge" "raw ring" "raw ring"
+	goal "frames alone, MTU 1500, of raw ring" least 0.95 19 "edge" "raw ring" "raw ring"
+}
+
 [ "${1:-}" != tables ] || { tables; exit 0; }
-for n in ${*:-1 2 3 4 5 6 7 8 9 10 11 11e 12 13 14 15 16 16e}; do run "$n"; done
+[ "${1:-}" != goals ] || { goals; exit 0; }
+for n in ${*:-1 2 3 4 5 6 7 8 9 10 11 11e 12 13 14 15 16 16e 18 19}; do run "$n"; done

@@ -27,6 +27,7 @@ type wideAEAD struct {
 // wideKey is a key as aesgcm_amd64.s wants it; the offsets are known there.
 type wideKey struct {
 	rounds [12][16]byte // 11 round keys
+	steps  [16][16]byte // four times each of the 16th, 12th, 8th and 4th power
 	powers [16][16]byte // of H times x, from the 16th to the first, as POLYVAL has them
 	_      [176]byte    // read with the last powers, and multiplied with zero
 }
@@ -49,6 +50,9 @@ func newWide(key []byte) cipher.AEAD {
 	k.powers[15] = first
 	for i := 14; i >= 0; i-- {
 		mul(&k.powers[i][0], &k.powers[i+1][0], &first[0])
+	}
+	for i := range k.steps {
+		k.steps[i] = k.powers[i&^3]
 	}
 	return a
 }

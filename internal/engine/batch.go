@@ -25,12 +25,11 @@ type Batches struct {
 	over  bool             // a link's batch has no more room
 }
 
-// How many bytes one PollTransmit gives, about. Payloads that are summed or sealed here leave a few at a time on each
-// link, so that the receiver opens the first while later ones are being sealed; once it has frames to open, as many
-// bytes as are in flight.
+// How many bytes one PollTransmit gives, about. The first are few on each link, so that the receiver opens, sums or
+// copies them while later ones are being made; once it has frames to work on, as many bytes as are in flight.
 const (
-	batchPlain   = 256 << 10
-	batchTouched = 32 << 10 // for each link that is up
+	batchFirst = 32 << 10 // for each link that is up
+	batchMost  = 256 << 10
 )
 
 // NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header. Its buffers are

@@ -17,7 +17,7 @@ import (
 //  2. acks and links, then what fill.go chooses: small segments are appended to the tail, one long payload becomes the
 //     bulk and stays where it lies. Each is recorded as carried by this frame.
 //  3. finish gives it its packet number, has the ledger remember it with its records, and ends in sum (plaintext) or
-//     seal (encrypted): now it is in the batch.
+//     seal (encrypted, seal.go): now it is in the batch.
 
 // builder makes one frame at a time in the batch's next buffer:
 //
@@ -38,6 +38,8 @@ type builder struct {
 
 	far  [4][]byte // long payloads to be fetched together
 	fars int
+
+	unsealed []unsealed // in the batch, to be sealed (seal.go)
 }
 
 func (e *Endpoint) newBuilder() builder {
@@ -228,31 +230,6 @@ func (w *builder) fetch(payload []byte) {
 
 // forget leaves payloads that are fewer than four to the kernel.
 func (w *builder) forget() { w.far, w.fars = [4][]byte{}, 0 }
-
-// seal completes a frame of n bytes in one piece in the batch's buffer and encrypts it there, the payload from where it
-// lies (clause 10.5).
-func (w *builder) seal(h *wire.Header, n int) {
-	buf := w.buf
-	if w.f.HasBulk {
-		wire.PutBulk(buf[frame.HeaderLen+wire.FixedLen:], &w.f.Bulk)
-	} else {
-		buf = buf[wire.BulkLen:]
-		clear(buf[frame.HeaderLen+wire.FixedLen+len(w.f.Tail) : n-wire.TagLen])
-	}
-	f := w.b.add(w.p.Link)
-	w.address(f, buf)
-	h.KeyEpoch = w.s.Trust.Sealer.Epoch()
-	wire.FinishOpen(buf[frame.HeaderLen:], h, w.f.Tail)
-	if w.f.HasBulk {
-		w.s.Trust.Sealer.SealParts(buf[frame.HeaderLen:wire.HeadLen+len(w.f.Tail)], w.f.Payload, h.Path, h.PN)
-	} else {
-		w.s.Trust.Sealer.Seal(buf[frame.HeaderLen:n-wire.TagLen], h.Path, h.PN)
-	}
-	if w.s.Trust.Sealer.Left == 0 {
-		w.s.Worn()
-	}
-	f.Head, f.Joined = buf[:n], w.joined
-}
 
 // copyPayload puts the payload of a finished frame into the batch's buffer, between head and tail, as if it had to be
 // sent from there.

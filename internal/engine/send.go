@@ -28,19 +28,15 @@ import (
 func (e *Endpoint) PollTransmit(now mono.Time, b *Batches) int {
 	b.begin()
 	e.builder.f.Now = now
-	b.most = batchPlain
-	touched := e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull
-	if touched {
-		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.net.Up)))
-	}
+	b.most = min(batchMost, batchFirst*max(1, bits.OnesCount64(e.net.Up)))
 	if len(e.nodes.Outbox) > 0 {
 		e.emitOutbox(now, b)
 	}
 	if e.transmitIdle(now, b) {
 		if len(e.ops.Conns.Users) > 1 && len(e.nodes.Sessions.List) > 1 {
-			e.transmitShared(now, b, touched)
+			e.transmitShared(now, b)
 		} else {
-			e.transmitBusy(now, b, touched)
+			e.transmitBusy(now, b)
 		}
 		e.builder.forget()
 	}
@@ -76,7 +72,7 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batches) (busy bool) {
 
 // transmitBusy lets the sessions with data send. The session after the first that sent anything begins the next batch,
 // since a batch may have room for one session alone.
-func (e *Endpoint) transmitBusy(now mono.Time, b *Batches, touched bool) {
+func (e *Endpoint) transmitBusy(now mono.Time, b *Batches) {
 	if e.turn >= len(e.nodes.Sessions.List) {
 		e.turn = 0
 	}
@@ -89,8 +85,8 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batches, touched bool) {
 		if s.State != peering.SessionOpen || !s.HasData() {
 			continue
 		}
-		if touched && s.Ops.Fair.Waiting > 0 {
-			b.most = max(b.most, min(batchPlain, s.Paths.BytesInFlight()))
+		if s.Ops.Fair.Waiting > 0 {
+			b.most = max(b.most, min(batchMost, s.Paths.BytesInFlight()))
 		}
 		n := len(b.order)
 		s.Ops.Fair.Allowed, s.Ops.Fair.Shared = math.MaxInt, false
@@ -103,7 +99,7 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batches, touched bool) {
 
 // transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
 // is over (op/fair), with the next batch if this one is full.
-func (e *Endpoint) transmitShared(now mono.Time, b *Batches, touched bool) {
+func (e *Endpoint) transmitShared(now mono.Time, b *Batches) {
 	for idle := 0; idle < len(e.nodes.Sessions.List) && !b.full(); e.turn++ {
 		if e.turn >= len(e.nodes.Sessions.List) {
 			e.turn = 0
@@ -113,8 +109,8 @@ func (e *Endpoint) transmitShared(now mono.Time, b *Batches, touched bool) {
 		if s.State != peering.SessionOpen || !s.HasData() {
 			continue
 		}
-		if touched && s.Ops.Fair.Waiting > 0 {
-			b.most = max(b.most, min(batchPlain, s.Paths.BytesInFlight()))
+		if s.Ops.Fair.Waiting > 0 {
+			b.most = max(b.most, min(batchMost, s.Paths.BytesInFlight()))
 		}
 		f := &s.Ops.Fair
 		if !f.Shared || f.Allowed <= 0 {
@@ -231,6 +227,7 @@ func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batches) {
 		s.Acks.Pushes.Alone()
 		e.sendAck(now, s, b)
 	}
+	w.sealAll()
 }
 
 // mostProbes is how many unanswered frames of a path that carries no data are remembered (clause 9.1).

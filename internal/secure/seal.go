@@ -57,18 +57,17 @@ func expand(secret []byte, label string, n int) []byte {
 }
 
 // nonce is the generation's iv with path and packet number added: never the same twice, because no packet number is
-// (clause 3.2).
+// (clause 3.2). It is written in the words that ciphers read, which need not wait for parts of them then.
 func (g *Generation) nonce(n *Nonce, path uint8, pn uint64) []byte {
-	*n = g.iv
-	n[3] ^= path
-	binary.BigEndian.PutUint64(n[4:], binary.BigEndian.Uint64(n[4:])^pn)
+	binary.BigEndian.PutUint64(n[:], binary.BigEndian.Uint64(g.iv[:])^uint64(path)<<32^pn>>32)
+	binary.BigEndian.PutUint32(n[8:], binary.BigEndian.Uint32(g.iv[8:])^uint32(pn))
 	return n[:]
 }
 
 // payloadNonce is the nonce of a frame's second part.
 func (g *Generation) payloadNonce(n *Nonce, path uint8, pn uint64) []byte {
-	g.nonce(n, path, pn)
-	n[0] ^= 0x80
+	binary.BigEndian.PutUint64(n[:], binary.BigEndian.Uint64(g.iv[:])^1<<63^uint64(path)<<32^pn>>32)
+	binary.BigEndian.PutUint32(n[8:], binary.BigEndian.Uint32(g.iv[8:])^uint32(pn))
 	return n[:]
 }
 
