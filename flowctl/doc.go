@@ -15,9 +15,9 @@
 //	  p.OnSent()                                    at l.Deadline(), after every frame that waited was handled
 //	                                                  lost, probe = l.OnTimeout(now, &rtt, lost[:0])
 //
-// Nothing here allocates after construction and nothing locks: one thread owns a path. Sets of packet numbers are
-// bitmaps handled a 64-bit word at a time, so that a frame costs a few nanoseconds and an acknowledgement costs what it
-// newly says.
+// Nothing here allocates after construction, but for a Ledger that doubles its room, and nothing locks: one thread owns
+// a path. Sets of packet numbers are bitmaps handled a 64-bit word at a time, so that a frame costs a few nanoseconds
+// and an acknowledgement costs what it newly says.
 //
 // The paper is MultiEdge; its flow control is section 2.1.2. What it leaves open follows RFC 6298 and 9002 (round
 // trips, probes), RFC 8985 (loss by time) and Swift (SIGCOMM 2020; congestion by delay).

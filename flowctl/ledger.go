@@ -9,8 +9,11 @@ import (
 )
 
 // DefaultSpan is a good capacity for a Ledger: many windows of 512 frames, so that frames which overtake each other by
-// thousands do not stop the path, in about 130 KiB.
+// thousands do not stop the path. It takes up to 130 KiB, of which a path that carries little has firstSpan's 4.
 const DefaultSpan = 1 << 13
+
+// firstSpan is what a Ledger has room for at first. It doubles when that is too little.
+const firstSpan = 1 << 8
 
 // Sent is what the Ledger remembers of one packet.
 type Sent struct {
@@ -47,9 +50,9 @@ type LossParams struct {
 //
 // Packets that do not elicit an acknowledgement take a number and a slot, and are never any of these.
 //
-// It is a ring of slots by packet number and two bitmaps over the same ring, out and lost. Bit pn mod capacity belongs
-// to pn in [next-capacity, next). Invariants: out and lost are disjoint; base is the lowest outstanding number, or next
-// if there is none, so every out bit belongs to [base, next) and next-base <= capacity; frames and bytes sum the
+// It is a ring of slots by packet number and two bitmaps over the same ring, out and lost. Bit pn mod size belongs to
+// pn in [next-size, next). Invariants: out and lost are disjoint; base is the lowest outstanding number, or next if
+// there is none, so every out bit belongs to [base, next) and next-base <= size <= capacity; frames and bytes sum the
 // outstanding; lost bits are remembered in number.
 //
 // An acknowledgement visits the words of the bitmaps between what was settled before and Largest, and only bits that
@@ -58,8 +61,9 @@ type Ledger struct {
 	slots    []slot
 	out      []uint64
 	lost     []uint64
-	mask     uint64 // capacity-1
+	mask     uint64 // size-1
 	wordMask uint64
+	most     uint64 // capacity
 
 	next     uint64
 	base     uint64
@@ -85,17 +89,30 @@ func NewLedger(capacity int) *Ledger {
 	if capacity < 64 || capacity > WindowBits || capacity&(capacity-1) != 0 {
 		panic(fmt.Sprintf("BUG: flowctl: ledger capacity %d is not a power of two from 64 to %d", capacity, WindowBits))
 	}
-	l := &Ledger{
-		slots:    make([]slot, capacity),
-		out:      make([]uint64, capacity/64),
-		lost:     make([]uint64, capacity/64),
-		mask:     uint64(capacity - 1),
-		wordMask: uint64(capacity/64 - 1),
-	}
+	l := &Ledger{most: uint64(capacity)}
+	l.allocate(min(capacity, firstSpan))
 	l.loss.at = mono.Never
 	l.probe.pto = InitialPTO
 	l.Configure(Profiles[0].Loss(DefaultAcks))
 	return l
+}
+
+// allocate makes a ring of so many slots.
+func (l *Ledger) allocate(size int) {
+	l.slots, l.out, l.lost = make([]slot, size), make([]uint64, size/64), make([]uint64, size/64)
+	l.mask, l.wordMask = uint64(size-1), uint64(size/64-1)
+}
+
+// grow doubles the ring. It is the one place that allocates, at most a few times in a path's life.
+func (l *Ledger) grow() {
+	was := *l
+	size := was.mask + 1
+	l.allocate(int(2 * size))
+	for pn := was.next - min(size, was.next); pn < was.next; pn++ {
+		l.slots[pn&l.mask] = was.slots[pn&was.mask]
+		l.out[pn>>6&l.wordMask] |= was.out[pn>>6&was.wordMask] & (1 << (pn & 63))
+		l.lost[pn>>6&l.wordMask] |= was.lost[pn>>6&was.wordMask] & (1 << (pn & 63))
+	}
 }
 
 // Configure sets the parameters; NewLedger has set those of the default profile.
@@ -106,7 +123,7 @@ func (l *Ledger) NextPN() uint64 { return l.next }
 
 // CanSend reports whether Record may be called: the span from the oldest outstanding packet has room for one more, of
 // either kind.
-func (l *Ledger) CanSend() bool { return l.next-l.base <= l.mask }
+func (l *Ledger) CanSend() bool { return l.next-l.base < l.most }
 
 // InFlight returns the outstanding packets and their bytes.
 func (l *Ledger) InFlight() (frames, bytes int) { return l.frames, l.bytes }
@@ -118,6 +135,9 @@ func (l *Ledger) Record(now mono.Time, bytes int, tag uint32, eliciting bool) (p
 		panic("BUG: flowctl: Record although CanSend is false")
 	}
 	pn = l.next
+	if l.next-l.base > l.mask || l.recalled > 0 && l.mask+1 < l.most && l.forgets(now, pn) {
+		l.grow()
+	}
 	l.next++
 	l.slots[pn&l.mask] = slot{time: now, tag: tag, bytes: uint32(bytes)}
 	word, bit := pn>>6&l.wordMask, uint64(1)<<(pn&63)
@@ -138,6 +158,12 @@ func (l *Ledger) Record(now mono.Time, bytes int, tag uint32, eliciting bool) (p
 	l.frames++
 	l.bytes += bytes
 	return pn
+}
+
+// forgets reports whether the slot of pn is that of a packet which was lost lately and may have been only late: if it
+// arrives after all, that says how late packets may be.
+func (l *Ledger) forgets(now mono.Time, pn uint64) bool {
+	return l.lost[pn>>6&l.wordMask]>>(pn&63)&1 != 0 && now.Sub(l.slots[pn&l.mask].time) < 4*reorderCeiling
 }
 
 // OnAck applies a block. Packets it newly acknowledges are appended to acked, those it shows to be lost to lost, each

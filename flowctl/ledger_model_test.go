@@ -158,7 +158,7 @@ func (m *ledgerModel) compare(t *rapid.T, l *Ledger) {
 	for pn := range m.out {
 		base = min(base, pn)
 	}
-	if l.base != base || l.recalled != len(m.lost) || l.CanSend() != (l.NextPN()-base <= l.mask) {
+	if l.base != base || l.recalled != len(m.lost) || l.CanSend() != (l.NextPN()-base < l.most) {
 		t.Fatalf("base %d recalled %d CanSend %v; want %d %d", l.base, l.recalled, l.CanSend(), base, len(m.lost))
 	}
 	if (l.Deadline() == mono.Never) != (len(m.out) == 0) {

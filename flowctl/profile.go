@@ -9,7 +9,8 @@ import (
 // Profile is a named choice of everything tunable here.
 type Profile struct {
 	Name          string
-	Window        int       // frames in flight per session, all paths together
+	Window        int       // frames in flight per session, all paths together, unless long paths need more
+	Most          int       // of them, whatever paths need; 0: any number
 	Acks          AckParams // both sides' receive policy; the peer's Delay enters the probe timeout
 	Congestion    Congestion
 	CoarseTimeout time.Duration // longest wait between probes, however often they went unanswered

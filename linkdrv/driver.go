@@ -110,6 +110,8 @@ type Info struct {
 	// Below is what headers take of the MTUs of interfaces on the way, the 14 bytes of an Ethernet header's place
 	// included: 0 but for KindIP.
 	Below int
+	// Ports: the lane asks from ports of its own, of which another may be drawn (Redrawer). Its address is the front's.
+	Ports bool
 
 	// Overhead is what the headers of a datagram take of the MTU: 0 but for KindUDP.
 	Overhead int
@@ -144,6 +146,8 @@ type Options struct {
 	// Listen is where a link of KindIP listens, as ParseListen reads it: such a link is no interface. Empty: the link
 	// is the interface of the name.
 	Listen string
+	// Lanes is how many lanes a link of KindIP has, up to MaxLanes; 0: one. Each has a driver.
+	Lanes int
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
 	EtherType ethernet.EtherType
 	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless

@@ -3,12 +3,15 @@ package linkdrv
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
+
+	"multiedge/internal/frame"
 
 	"golang.org/x/sys/unix"
 )
 
-// Frames as datagrams of an ordinary UDP socket (KindIP), which needs no privilege and crosses routers (PROTOCOL clause
+// Frames as datagrams of ordinary UDP sockets (KindIP), which need no privilege and cross routers (PROTOCOL clause
 // 21):
 //
 //  1. gather makes a message of each frame, or of successive joined frames of one length and destination: the kernel
@@ -34,15 +37,25 @@ type Sourcer interface {
 const ipSegments = 64
 
 // ipBuffers is how many messages one recvmmsg takes. Merged ones fill their buffers; more buffers would leave a core's
-// cache.
-const ipBuffers = 8
+// cache. Lanes share them, but each has leastBuffers.
+const (
+	ipBuffers    = 8
+	leastBuffers = 2
+)
 
-// ipDriver is the driver of one UDP socket.
+// ipSockets is the most sockets of a driver.
+const ipSockets = 3
+
+// ipDriver is the driver of an IP link, or of one of its lanes (lanes.go).
 type ipDriver struct {
-	fd    int
+	socks [ipSockets]int // by the number in the addresses that they reach; -1: none
+	at    netip.AddrPort // of the front
 	info  Info
 	errs  linkErrors
-	wide  bool // the socket's addresses are IPv6's
+	wide  bool // the sockets' addresses are IPv6's
+	room  int  // what is asked for as a receive buffer
+	lanes *laneSet
+	lane  int // which of them
 	in    ipIn
 	taken recvCounts
 
@@ -51,7 +64,8 @@ type ipDriver struct {
 	// For Send and Stats only.
 	merges bool // the kernel takes joined frames
 	out    ipOut
-	stats  Stats // what Send counts
+	stats  Stats  // what Send counts
+	gone   uint64 // datagrams for which sockets had no room that were replaced
 }
 
 // ipIn is the receive side.
@@ -64,6 +78,7 @@ type ipIn struct {
 	have  int             // messages received
 	next  int             // of them, not opened yet
 	rest  []byte          // of the open one
+	which int             // socket that it came by
 	step  int             // length of its frames, but for the last
 	from  Addr            // its source
 	of    [SendBatch]Addr // as many as one message has frames
@@ -79,14 +94,15 @@ type ipOut struct {
 	upto  []int // frames up to and with message i
 }
 
-func (d *ipDriver) allocate() {
+// allocate makes the memory for messages, so many at a time.
+func (d *ipDriver) allocate(buffers int) {
 	in, out := &d.in, &d.out
-	in.hdrs, in.iovs = make([]unix.Mmsghdr, ipBuffers), make([]unix.Iovec, ipBuffers)
-	in.names, in.ctls = make([]unix.RawSockaddrInet6, ipBuffers), make([][ipControl]byte, ipBuffers)
+	in.hdrs, in.iovs = make([]unix.Mmsghdr, buffers), make([]unix.Iovec, buffers)
+	in.names, in.ctls = make([]unix.RawSockaddrInet6, buffers), make([][ipControl]byte, buffers)
 	const stride = (mmsgHeadroom + ipMost + cacheLine - 1) / cacheLine * cacheLine
-	mem := make([]byte, ipBuffers*stride)
+	mem := make([]byte, buffers*stride)
 	clear(mem) // fresh memory has no pages before it is written
-	for i := range ipBuffers {
+	for i := range buffers {
 		b := mem[i*stride+mmsgHeadroom:][:ipMost:ipMost]
 		in.bufs = append(in.bufs, b)
 		in.iovs[i].Base = &b[0]
@@ -106,7 +122,12 @@ func (d *ipDriver) allocate() {
 }
 
 // FD implements Driver.
-func (d *ipDriver) FD() int { return d.fd }
+func (d *ipDriver) FD() int {
+	if d.lanes != nil {
+		return d.lanes.epoll
+	}
+	return d.socks[frame.SocketAsk]
+}
 
 // Info implements Driver.
 func (d *ipDriver) Info() Info { return d.info }
@@ -115,30 +136,42 @@ func (d *ipDriver) Info() Info { return d.info }
 func (d *ipDriver) Sources() []Addr { return d.in.of[:d.in.n] }
 
 // Close implements Driver.
-func (d *ipDriver) Close() error {
-	if d.fd < 0 {
-		return nil
+func (d *ipDriver) Close() (err error) {
+	open := false
+	for k, fd := range d.socks {
+		if fd >= 0 {
+			open = true
+			err = errors.Join(err, unix.Close(fd))
+		}
+		d.socks[k] = -1
 	}
-	fd := d.fd
-	d.fd = -1
-	if err := unix.Close(fd); err != nil {
+	if open && d.lanes != nil {
+		err = errors.Join(err, d.lanes.leave())
+	}
+	if err != nil {
 		return fmt.Errorf("linkdrv: %s: close: %w", d.info.Name, err)
 	}
 	return nil
 }
 
-// Stats implements Driver. Dropped are datagrams for which the socket had no room.
+// Stats implements Driver. Dropped are datagrams for which the sockets had no room.
 func (d *ipDriver) Stats() (Stats, error) {
 	s := d.stats
 	s.Received, s.Truncated, s.RecvCalls = d.received.Load(), d.taken.truncated.Load(), d.taken.calls.Load()
-	if d.fd < 0 {
+	if d.fd() < 0 {
 		return s, d.errs.closed
 	}
-	dropped, errno := socketDrops(d.fd)
-	if errno != 0 {
-		return s, fmt.Errorf("linkdrv: %s: SO_MEMINFO: %w", d.info.Name, errno)
+	s.Dropped = d.gone
+	for _, fd := range d.socks {
+		if fd < 0 {
+			continue
+		}
+		dropped, errno := socketDrops(fd)
+		if errno != 0 {
+			return s, fmt.Errorf("linkdrv: %s: SO_MEMINFO: %w", d.info.Name, errno)
+		}
+		s.Dropped += uint64(dropped)
 	}
-	s.Dropped = uint64(dropped)
 	return s, nil
 }
 
@@ -172,8 +205,32 @@ func (d *ipDriver) Recv(dst [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// fill takes messages from the socket. Nothing that the network says is an error of the link.
+// fill takes messages from a socket where some wait. Nothing that the network says is an error of the link.
 func (d *ipDriver) fill() error {
+	if d.lanes == nil {
+		return d.takeFrom(frame.SocketAsk)
+	}
+	ready := d.lanes.waiting(d.lane)
+	for range ipSockets { // in turn: none keeps the others from being served
+		which := (d.in.which + 1) % ipSockets
+		d.in.which = which
+		if *ready&(1<<which) == 0 {
+			continue
+		}
+		if err := d.takeFrom(which); err != nil {
+			return err
+		}
+		if d.in.have < len(d.in.hdrs) {
+			*ready &^= 1 << which
+		}
+		if d.in.have > 0 {
+			break
+		}
+	}
+	return nil
+}
+
+func (d *ipDriver) takeFrom(which int) error {
 	in := &d.in
 	for i := range in.hdrs {
 		h := &in.hdrs[i].Hdr
@@ -181,7 +238,7 @@ func (d *ipDriver) fill() error {
 		h.Namelen = unix.SizeofSockaddrInet6
 	}
 	d.taken.calls.Add(1)
-	k, errno := recvmmsg(d.fd, in.hdrs)
+	k, errno := recvmmsg(d.socks[which], in.hdrs)
 	in.have, in.next = 0, 0
 	switch {
 	case errno == 0:
@@ -204,6 +261,9 @@ func (d *ipDriver) open() bool {
 			d.taken.truncated.Add(1)
 			continue
 		}
+		if in.which == frame.SocketFront && d.lanes != nil {
+			from = from.By(frame.SocketFront)
+		}
 		in.rest, in.step, in.from = in.bufs[i][:n:n], n, from
 		if step := mergedStep(&in.hdrs[i].Hdr, &in.ctls[i]); step > 0 {
 			in.step = step
@@ -217,6 +277,9 @@ func (d *ipDriver) open() bool {
 func (d *ipDriver) Send(frames []TxFrame) (n int, err error) {
 	for n < len(frames) {
 		hdrs, fault := d.gather(frames[n:])
+		if len(hdrs) == 0 && d.fd() < 0 {
+			return n, d.errs.closed
+		}
 		if len(hdrs) == 0 {
 			d.stats.Refused++
 			if fault == unix.EMSGSIZE {
@@ -224,7 +287,7 @@ func (d *ipDriver) Send(frames []TxFrame) (n int, err error) {
 			}
 			return n + 1, d.errs.bad
 		}
-		sent, errno := sendmmsg(d.fd, hdrs)
+		sent, errno := sendmmsg(d.socks[frames[n].To.Socket()], hdrs)
 		d.stats.SendCalls++
 		switch {
 		case errno == 0:
@@ -252,7 +315,8 @@ func (d *ipDriver) Send(frames []TxFrame) (n int, err error) {
 	return n, nil
 }
 
-// gather fills headers from the front of frames; fault is what the frame behind them would be refused for.
+// gather fills headers from the front of frames, for one socket; fault is what the frame behind them would be refused
+// for.
 func (d *ipDriver) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Errno) {
 	out := &d.out
 	bytes, iovs, i := 0, out.iovs, 0
@@ -262,6 +326,9 @@ func (d *ipDriver) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Err
 			return out.hdrs[:m], 0
 		}
 		first := &frames[i]
+		if m > 0 && first.To.Socket() != frames[0].To.Socket() {
+			return out.hdrs[:m], 0
+		}
 		if fault := d.check(first); fault != 0 {
 			return out.hdrs[:m], fault
 		}
@@ -294,7 +361,7 @@ func (d *ipDriver) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Err
 // check finds what the kernel would not say of a frame alone.
 func (d *ipDriver) check(f *TxFrame) unix.Errno {
 	switch {
-	case len(f.Head) < HeaderLen || !f.To.IsIP() || !d.info.Local.Reaches(&f.To):
+	case len(f.Head) < HeaderLen || !f.To.IsIP() || !d.info.Local.Reaches(&f.To) || d.socks[f.To.Socket()] < 0:
 		return unix.EINVAL
 	case f.Len() > d.info.MTU+HeaderLen:
 		return unix.EMSGSIZE

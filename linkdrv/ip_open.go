@@ -27,6 +27,8 @@ const (
 	ipHeaders6 = 40 + 8
 	// ipBuffer is the receive buffer that is asked for, in bytes as the kernel takes them: it grants twice as many.
 	ipBuffer = 8 << 20
+	// leastLaneBuffer is the least of the sockets of lanes, which share that otherwise.
+	leastLaneBuffer = 2 << 20
 )
 
 func init() {
@@ -39,11 +41,11 @@ func init() {
 			return nil, fmt.Errorf("linkdrv: %s: driver %q cannot receive frames at page boundaries: use %q", o.Listen,
 				KindIP, KindMmsg)
 		}
-		d, err := openIP(o)
+		drivers, err := openIP(o)
 		if err != nil {
 			return nil, fmt.Errorf("linkdrv: %s: %w", o.Listen, err)
 		}
-		return []Driver{d}, nil
+		return drivers, nil
 	})
 }
 
@@ -132,7 +134,8 @@ func interfaceMTU(ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("%w is up: bring one up with ip link set NAME up", ErrNoLink)
 }
 
-func openIP(o Options) (*ipDriver, error) {
+// openIP opens an IP link: a driver for each of its lanes.
+func openIP(o Options) (_ []Driver, err error) {
 	at, err := ParseListen(o.Listen)
 	if err != nil {
 		return nil, err
@@ -141,53 +144,118 @@ func openIP(o Options) (*ipDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &ipDriver{fd: -1, merges: true}
-	d.info = Info{Name: o.Listen, MTU: mtu, Kind: KindIP, Super: ipMost, Below: ipHeadersOf(at.Addr()) + HeaderLen}
-	d.info.Local = frame.IP(at)
+	lanes := max(o.Lanes, 1)
+	if lanes > MaxLanes {
+		return nil, fmt.Errorf("%d lanes: want 1 to %d", lanes, MaxLanes)
+	}
+	info := Info{Name: o.Listen, MTU: mtu, Kind: KindIP, Super: ipMost, Below: ipHeadersOf(at.Addr()) + HeaderLen}
+	info.Local = frame.IP(at)
 	if at.Addr().IsUnspecified() && at.Addr().Is6() {
-		d.info.Local = frame.EveryIP(at.Port())
+		info.Local = frame.EveryIP(at.Port())
 	}
-	if err = d.bind(at); err == nil {
-		err = d.configure(o)
+	var drivers []Driver
+	defer func() {
+		if err != nil {
+			for _, d := range drivers {
+				d.Close()
+			}
+		}
+	}()
+	var set *laneSet
+	if lanes > 1 {
+		if set, err = newLaneSet(at, lanes); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		d.Close()
-		return nil, err
+	for k := range lanes {
+		d := &ipDriver{socks: [ipSockets]int{-1, -1, -1}, at: at, merges: true, info: info, lanes: set, lane: k}
+		drivers = append(drivers, d)
+		if err = d.openSockets(o); err != nil {
+			return nil, err
+		}
+		d.errs = newLinkErrors(d.info)
+		d.allocate(max(leastBuffers, ipBuffers/lanes))
 	}
-	d.errs = newLinkErrors(d.info)
-	d.allocate()
-	return d, nil
+	if set != nil {
+		err = set.steer(drivers[0].(*ipDriver).socks[frame.SocketFront])
+	}
+	return drivers, err
 }
 
-// bind makes the socket. On a host without IPv6, one for all addresses is one for those of IPv4.
-func (d *ipDriver) bind(at netip.AddrPort) (err error) {
+// openSockets makes the sockets of a link, or of one of its lanes.
+func (d *ipDriver) openSockets(o Options) error {
+	charge := ipCharge(d.info.MTU + HeaderLen)
+	want := ipBuffer
+	if d.lanes != nil {
+		want = max(leastLaneBuffer, ipBuffer/len(d.lanes.lap))
+	}
+	if o.RingSlots > 0 {
+		want = min(o.RingSlots*charge/2, math.MaxInt32/2)
+	}
+	d.room = want
+	if d.lanes != nil {
+		if err := d.lanes.add(d); err != nil {
+			return err
+		}
+	} else if err := d.bind(frame.SocketAsk, d.at.Port(), false); err != nil {
+		return err
+	}
+	granted, err := unix.GetsockoptInt(d.fd(), unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return err
+	}
+	d.info.RxSlots = max(1, granted/charge)
+	return nil
+}
+
+// fd is the socket of the link's own port.
+func (d *ipDriver) fd() int {
+	if d.lanes != nil {
+		return d.socks[frame.SocketFront]
+	}
+	return d.socks[frame.SocketAsk]
+}
+
+// bind makes one of the driver's sockets, at a port of its address; 0: at one that the kernel draws. Several sockets
+// can have a shared one.
+func (d *ipDriver) bind(which int, port uint16, shared bool) error {
+	fd, err := d.newSocket(port, shared)
+	if err == nil {
+		d.socks[which] = fd
+	}
+	return err
+}
+
+// newSocket makes a socket. On a host without IPv6, one for all addresses is one for those of IPv4.
+func (d *ipDriver) newSocket(port uint16, shared bool) (fd int, err error) {
 	const how = unix.SOCK_DGRAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
-	every := at.Addr().IsUnspecified()
-	if !at.Addr().Unmap().Is4() {
-		if d.fd, err = unix.Socket(unix.AF_INET6, how, 0); err == nil {
-			d.wide = true
-			only := 1
-			if every {
-				only = 0
-			}
-			if err := d.set(unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only, "IPV6_V6ONLY"); err != nil {
-				return err
-			}
-			return bindError(unix.Bind(d.fd, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}))
+	ip, every := d.at.Addr(), d.at.Addr().IsUnspecified()
+	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(port), Addr: ip.As16()}
+	if d.wide = !ip.Unmap().Is4(); d.wide {
+		fd, err = unix.Socket(unix.AF_INET6, how, 0)
+		if d.wide = err == nil; err != nil && (!every || !errors.Is(err, unix.EAFNOSUPPORT)) {
+			return -1, fmt.Errorf("socket: %w", err)
 		}
-		if !every || !errors.Is(err, unix.EAFNOSUPPORT) {
-			return fmt.Errorf("socket: %w", err)
+	}
+	if !d.wide {
+		v4 := &unix.SockaddrInet4{Port: int(port)}
+		if sa = v4; every {
+			d.info.Local = frame.IP(netip.AddrPortFrom(netip.IPv4Unspecified(), d.at.Port()))
+		} else {
+			v4.Addr = ip.Unmap().As4()
 		}
-		d.info.Local = frame.IP(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()))
+		if fd, err = unix.Socket(unix.AF_INET, how, 0); err != nil {
+			return -1, fmt.Errorf("socket: %w", err)
+		}
 	}
-	if d.fd, err = unix.Socket(unix.AF_INET, how, 0); err != nil {
-		return fmt.Errorf("socket: %w", err)
+	if err = d.configure(fd, every, shared); err == nil {
+		err = bindError(unix.Bind(fd, sa))
 	}
-	sa := &unix.SockaddrInet4{Port: int(at.Port())}
-	if !every {
-		sa.Addr = at.Addr().Unmap().As4()
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
 	}
-	return bindError(unix.Bind(d.fd, sa))
+	return fd, nil
 }
 
 // bindError says what to do where an address cannot be taken.
@@ -203,46 +271,46 @@ func bindError(err error) error {
 	return fmt.Errorf("bind: %w", err)
 }
 
-func (d *ipDriver) set(level, opt, v int, name string) error {
-	if err := unix.SetsockoptInt(d.fd, level, opt, v); err != nil {
+func setOption(fd, level, opt, v int, name string) error {
+	if err := unix.SetsockoptInt(fd, level, opt, v); err != nil {
 		return fmt.Errorf("setsockopt %s: %w", name, err)
 	}
 	return nil
 }
 
 // configure has the kernel merge what arrives, never fragment what leaves, and believe no ICMP about it.
-func (d *ipDriver) configure(o Options) error {
-	if err := d.set(unix.IPPROTO_UDP, unix.UDP_GRO, 1, "UDP_GRO"); err != nil {
-		return err
+func (d *ipDriver) configure(fd int, every, shared bool) error {
+	on := func(yes bool) int {
+		if yes {
+			return 1
+		}
+		return 0
 	}
+	type option struct {
+		level, opt, v int
+		name          string
+	}
+	options := []option{{unix.IPPROTO_UDP, unix.UDP_GRO, 1, "UDP_GRO"},
+		{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, "IP_MTU_DISCOVER"},
+		{unix.SOL_SOCKET, unix.SO_REUSEPORT, on(shared), "SO_REUSEPORT"}}
 	if d.wide {
-		if err := d.set(unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE,
-			"IPV6_MTU_DISCOVER"); err != nil {
+		options = append(options, option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, on(!every), "IPV6_V6ONLY"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, "IPV6_MTU_DISCOVER"})
+	}
+	for _, o := range options {
+		if err := setOption(fd, o.level, o.opt, o.v, o.name); err != nil {
 			return err
 		}
 	}
-	if err := d.set(unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, "IP_MTU_DISCOVER"); err != nil {
-		return err
-	}
-	charge := ipCharge(d.info.MTU + HeaderLen)
-	want := ipBuffer
-	if o.RingSlots > 0 {
-		want = min(o.RingSlots*charge/2, math.MaxInt32/2)
-	}
-	for _, b := range []struct{ force, opt, bytes int }{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, want},
+	for _, b := range []struct{ force, opt, bytes int }{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, d.room},
 		{unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sndBuf}} {
-		if unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, b.force, b.bytes) == nil {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.force, b.bytes) == nil {
 			continue
 		}
-		if err := d.set(unix.SOL_SOCKET, b.opt, b.bytes, "socket buffer size"); err != nil {
+		if err := setOption(fd, unix.SOL_SOCKET, b.opt, b.bytes, "socket buffer size"); err != nil {
 			return err
 		}
 	}
-	granted, err := unix.GetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		return err
-	}
-	d.info.RxSlots = max(1, granted/charge)
 	return nil
 }
 

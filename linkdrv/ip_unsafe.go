@@ -96,3 +96,13 @@ func socketDrops(fd int) (uint32, unix.Errno) {
 		uintptr(unsafe.Pointer(&mem)), uintptr(unsafe.Pointer(&size)), 0)
 	return mem[drops], errno
 }
+
+// epollLook returns how many events there are now, and stores them.
+func epollLook(fd int, events []unix.EpollEvent) int {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}

@@ -96,6 +96,8 @@ type LabFlags struct {
 	LabMTU       Count     `name:"lab-mtu" default:"9000" help:"MTU of the links (default: ${default})." placeholder:"M"`
 	LabRouter    bool      `help:"Put a router between the hosts, which passes IP alone: links are IP links."`
 	LabFamily    string    `enum:"4,6" default:"4" help:"IP of --lab-router: 4 or 6 (default: ${default})." placeholder:"V"`
+	LabPaths     Count     `default:"1" help:"Equal paths between the routers of --lab-router, of which flows take one each (default: ${default})." placeholder:"N"`
+	LabLanes     Count     `default:"1" help:"Lanes of each IP link of --lab-router (default: ${default})." placeholder:"N"`
 	LabRates     []string  `help:"Rates of the links, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
 	LabWeights   []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
 	LabLoss      float64   `help:"Share of frames that the wires lose, 0 to 1." placeholder:"P"`
@@ -121,11 +123,12 @@ func (f *LabFlags) Cluster(t *TransportFlags, seed uint64) kit.ClusterSpec {
 	return kit.ClusterSpec{
 		Lab: lab.Spec{
 			Hosts: int(f.LabHosts), Links: links, MTU: int(f.LabMTU), Rates: f.LabRates, Seed: seed, Medium: medium,
-			IPv6:   f.LabRouter && f.LabFamily == "6",
+			IPv6: f.LabRouter && f.LabFamily == "6", Paths: int(f.LabPaths),
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
 		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll,
-		Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards),
+		Driver: t.Driver, Lanes: int(f.LabLanes), Weights: f.LabWeights,
+		Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards),
 		Receivers: f.LabReceivers, Log: f.LabLog,
 	}
 }

@@ -301,7 +301,7 @@ func (m *mover) choose() edge.Work {
 	m.round++
 	mix := m.l.c.w.job.Mix
 	n, off := m.slot.size, m.slot.off
-	if mix != MixBulk && mix != MixReads {
+	if mix != MixBulk && mix != MixReads && mix != MixWrites {
 		n = 1 + int(float64(m.slot.size-1)*m.rng.Float64()*m.rng.Float64())
 		off += m.rng.IntN(m.slot.size - n + 1)
 	}

@@ -23,6 +23,7 @@ type slot struct{ off, size int }
 const (
 	MixRandom = "random" // sizes of 1 byte to 1 MiB at any offset, writes, reads, notifications, fences
 	MixBulk   = "bulk"   // writes of 256 KiB
+	MixWrites = "writes" // of 64 KiB
 	MixSmall  = "small"  // writes of up to 64 bytes, all with notifications
 	MixReads  = "reads"  // of 256 KiB, four of five reads, the others writes
 	MixFences = "fences" // many writes and reads at once on the same bytes, ordered by fences: fences.go
@@ -35,6 +36,7 @@ const (
 var slotSizes = map[string][]int{
 	MixRandom: {1 << 20, 64 << 10, 4 << 10, 256, 64 << 10, 4 << 10, 256, 64},
 	MixBulk:   {256 << 10},
+	MixWrites: {64 << 10},
 	MixSmall:  {64},
 	MixReads:  {256 << 10},
 	MixFences: {fenceArea},

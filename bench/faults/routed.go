@@ -74,4 +74,4 @@ func mtuBlackHole() Scenario {
 	}
 }
 
-func routedScenarios() []Scenario { return []Scenario{rebinding(), mtuBlackHole()} }
+func routedScenarios() []Scenario { return []Scenario{rebinding(), mtuBlackHole(), blackLane()} }

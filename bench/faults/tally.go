@@ -58,6 +58,7 @@ func (t *tally) ends(took time.Duration, bytes int, err error, late bool) {
 	t.w.Ops++
 	t.w.Bytes += uint64(bytes)
 	t.latency.Record(took)
+	t.w.Worst = max(t.w.Worst, took)
 }
 
 func (t *tally) failed(now time.Time, err error) {

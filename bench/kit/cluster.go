@@ -40,6 +40,7 @@ type ClusterSpec struct {
 	Embedded bool      // no daemons: the transport runs in the benchmark processes
 	// IP links listen at all addresses of their hosts, so that these may change: with Lab.Medium Routed and one link
 	AllAddresses bool
+	Lanes        int       // of each IP link: with Lab.Medium Routed; 0: one
 	Nobody       bool      // daemons run as an ordinary user without any capability: with Lab.Medium Routed
 	Pin          bool      // give each host its own share of the processors
 	Log          string    // level of the daemons' log to standard error; empty: errors only, when they fail
@@ -178,7 +179,7 @@ func (c *Cluster) Config(host int) string {
 	for i, name := range h.LinkNames() {
 		fmt.Fprintf(&b, "[[link]]\nname = %q\n", name)
 		if c.spec.Lab.Medium == lab.Routed {
-			fmt.Fprintf(&b, "listen = %q\n", c.listen(host, i))
+			fmt.Fprintf(&b, "listen = %q\nlanes = %d\n", c.listen(host, i), max(c.spec.Lanes, 1))
 		}
 		if i < len(weights) {
 			fmt.Fprintf(&b, "weight = %g\n", weights[i])

@@ -16,11 +16,18 @@ import (
 // defaultConfig is read when it exists and no other is named.
 const defaultConfig = "/etc/edged/edged.toml"
 
+// ipFlags describe IP links.
+type ipFlags struct {
+	Listen     []string `placeholder:"[ADDR]:PORT" help:"UDP port to use as a link that crosses routers (IP link), such as :9470; may be repeated. With --link, beside those interfaces; either replaces the links of the file."`
+	Lanes      *int     `placeholder:"N" help:"Lanes of each IP link: flows that routers with equal paths carry by different ones, 1 to 16 (default: 1)."`
+	Congestion *string  `placeholder:"NAME" help:"How IP links share the network with others: auto, fabric, wan or lossy (default: auto)."`
+}
+
 // flags are laid over the configuration file. A flag that is not given leaves the file's setting alone.
 type flags struct {
-	Config        string           `short:"c" placeholder:"FILE" help:"Configuration file (default: /etc/edged/edged.toml if it exists)."`
-	Link          []string         `short:"l" placeholder:"NAME" help:"Interface to use; may be repeated. Replaces the links of the file."`
-	Listen        []string         `placeholder:"[ADDR]:PORT" help:"UDP port to use as a link that crosses routers (IP link), such as :9470; may be repeated. With --link, beside those interfaces; either replaces the links of the file."`
+	Config string   `short:"c" placeholder:"FILE" help:"Configuration file (default: /etc/edged/edged.toml if it exists)."`
+	Link   []string `short:"l" placeholder:"NAME" help:"Interface to use; may be repeated. Replaces the links of the file."`
+	ipFlags
 	Name          *string          `short:"n" help:"Name by which peers dial this node (default: the host's name)."`
 	Socket        *string          `placeholder:"PATH" help:"Control socket (default: $$EDGE_SOCKET or /run/edged/edged.sock)."`
 	Group         *string          `help:"Group that may connect to the socket."`
@@ -67,6 +74,12 @@ func (f *flags) config() (config.Config, error) {
 			l := settingsOf(old, at)
 			l.Listen = at
 			cfg.Links = append(cfg.Links, l)
+		}
+	}
+	for i := range cfg.Links {
+		if cfg.Links[i].Listen != "" {
+			overlay(&cfg.Links[i].Lanes, f.Lanes)
+			overlay(&cfg.Links[i].Congestion, f.Congestion)
 		}
 	}
 	overlay(&cfg.Name, f.Name)

@@ -93,7 +93,7 @@ func missingLinks(cfg *config.Config) (list []string) {
 		names = append(names, i.Name)
 	}
 	for _, l := range cfg.Links {
-		if !slices.Contains(names, l.Name) {
+		if l.Listen == "" && !slices.Contains(names, l.Name) {
 			list = append(list, fmt.Sprintf("link %s: there is no such interface now; edged uses it once it is "+
 				"there, and needs one link at least to start, but for wait_links. There are: %s", l.Name,
 				strings.Join(names, ", ")))

@@ -103,10 +103,15 @@ type Peer struct {
 type Link struct {
 	Name string `toml:"name"` // of the interface; of an IP link what people call it, default: listen
 	// ADDRESS:PORT, or :PORT for all addresses: an IP link, whose frames are UDP datagrams that cross routers
-	Listen string  `toml:"listen"`
-	Weight float64 `toml:"weight"` // static share for the wsrr and wd schedulers; default: 1
-	Driver string  `toml:"driver"` // as Driver above; empty: that; of an IP link: "ip"
-	Slots  int     `toml:"slots"`  // receive ring slots; 0: the driver's default
+	Listen string `toml:"listen"`
+	// flows of an IP link, which routers with equal paths carry by different ones: 1 (default) to 16. Each counts as a
+	// link
+	Lanes int `toml:"lanes"`
+	// of an IP link: "auto" (default), "fabric", "wan" or "lossy", as docs/CLOUDS.md says
+	Congestion string  `toml:"congestion"`
+	Weight     float64 `toml:"weight"` // static share for the wsrr and wd schedulers; default: 1
+	Driver     string  `toml:"driver"` // as Driver above; empty: that; of an IP link: "ip"
+	Slots      int     `toml:"slots"`  // receive ring slots; 0: the driver's default
 }
 
 // Limits bound what clients may hold, so that none can starve the others or the host.

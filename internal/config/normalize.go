@@ -159,8 +159,10 @@ func (c *Config) fillDefaults() {
 		setDefault(&l.Weight, 1)
 		if l.Listen != "" {
 			setDefault(&l.Driver, linkdrv.KindIP)
+			setDefault(&l.Congestion, flowctl.IPCongestions()[0])
 			setDefault(&l.Name, l.Listen)
 		}
+		setDefault(&l.Lanes, 1)
 		setDefault(&l.Driver, c.Driver)
 		setDefault(&c.Links[i].Slots, fixedWindowSlots(c.Profile))
 	}
@@ -195,22 +197,42 @@ func setDefault[T comparable](v *T, def T) {
 func (c *Config) checkLinks(p *problems) {
 	p.check(len(c.Links) > 0, "link", "no link is configured; name at least one interface, as in: edged --link eth1, "+
 		"or a UDP port, as in: edged --listen :9470")
-	p.check(len(c.Links) <= engine.MaxLinks, "link", "%d links; at most %d can be used", len(c.Links), engine.MaxLinks)
-	seen := map[string]bool{}
+	seen, lanes := map[string]bool{}, 0
 	for _, l := range c.Links {
+		lanes += min(max(l.Lanes, 1), linkdrv.MaxLanes)
 		p.check(l.Name != "", "link.name", "a [[link]] has no name")
 		if (l.Listen != "") || l.Driver == linkdrv.KindIP {
 			c.checkIPLink(p, &l)
 		} else {
+			p.check(l.Congestion == "", "link.congestion", "%q is an interface, whose congestion control is that of "+
+				"the profile: leave congestion out", l.Name)
 			p.check(len(l.Name) <= maxIfName, "link.name", "%q is longer than an interface name can be (%d bytes)",
 				l.Name, maxIfName)
 		}
-		p.check(!seen[l.Name], "link.name", "%q is listed twice", l.Name)
-		seen[l.Name] = true
+		p.check(l.Lanes >= 1 && l.Lanes <= linkdrv.MaxLanes, "link.lanes", "%d of %q is outside 1..%d", l.Lanes,
+			l.Name, linkdrv.MaxLanes)
+		p.check(l.Lanes == 1 || l.Listen != "", "link.lanes", "%q is an interface, and only IP links have lanes: "+
+			"leave lanes out", l.Name)
+		for k := range min(max(l.Lanes, 1), linkdrv.MaxLanes) {
+			name := l.Lane(k).Name
+			p.check(!seen[name], "link.name", "%q is listed twice", name)
+			seen[name] = true
+		}
 		p.check(l.Weight > 0 && l.Weight < 1e6, "link.weight", "%v of %q is not a positive number", l.Weight, l.Name)
 		p.oneOf("link.driver", l.Driver, append([]string{""}, linkdrv.Kinds()...))
 		p.check(l.Slots >= 0 && l.Slots <= 1<<16, "link.slots", "%d of %q is outside 0..65536", l.Slots, l.Name)
 	}
+	p.check(lanes <= engine.MaxLinks, "link", "%d links, of which each lane is one; at most %d can be used", lanes,
+		engine.MaxLinks)
+}
+
+// Lane returns what the shard knows of the k-th lane of a link: the first has its name, the others a number behind it.
+func (l *Link) Lane(k int) Link {
+	lane := *l
+	if k > 0 {
+		lane.Name = fmt.Sprintf("%s/%d", l.Name, k)
+	}
+	return lane
 }
 
 // maxLinkName bounds the names of IP links: they stand in metrics and tables.
@@ -223,6 +245,7 @@ func (c *Config) checkIPLink(p *problems, l *Link) {
 		_, err := linkdrv.ParseListen(l.Listen)
 		p.check(err == nil, "link.listen", "%v", err)
 	}
+	p.oneOf("link.congestion", l.Congestion, flowctl.IPCongestions())
 	p.check(l.Driver == linkdrv.KindIP, "link.driver", "%q of %q: a link with listen has the driver %q", l.Driver,
 		l.Name, linkdrv.KindIP)
 	p.check(len(l.Name) <= maxLinkName, "link.name", "%q is longer than %d bytes", l.Name, maxLinkName)

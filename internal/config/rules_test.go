@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +28,11 @@ func TestIPLinks(t *testing.T) {
 		"needs listen": func(c *Config) { c.Links[1].Driver = "ip" },
 		"encrypted":    func(c *Config) { c.Security = Plaintext },
 		"shards":       func(c *Config) { c.Shards = 2 },
+		"did you mean": func(c *Config) { c.Links[0].Congestion = "wen" },
+		"profile":      func(c *Config) { c.Links[1].Congestion = "wan" },
+		"link.lanes":   func(c *Config) { c.Links[0].Lanes = 17 },
+		"interface":    func(c *Config) { c.Links[1].Lanes = 2 },
+		"each lane":    func(c *Config) { c.Links = manyLanes(5) },
 		"copy":         func(c *Config) { c.Copy = CopyShuffle },
 		"listed twice": func(c *Config) { c.Links[1] = c.Links[0] },
 		"64 bytes":     func(c *Config) { c.Links[0].Name = strings.Repeat("x", 65) },
@@ -37,6 +43,27 @@ func TestIPLinks(t *testing.T) {
 		if err := cfg.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+// manyLanes are so many IP links of 16 lanes each.
+func manyLanes(n int) (links []Link) {
+	for i := range n {
+		links = append(links, Link{Listen: fmt.Sprintf("10.0.0.1:%d", 9470+i), Lanes: 16})
+	}
+	return links
+}
+
+// Lanes have the name of their link, and a number from the second on; another link cannot have it.
+func TestLaneNames(t *testing.T) {
+	cfg := Config{KeyFile: filepath.Join(t.TempDir(), "key"), Links: manyLanes(4)}
+	must(t, cfg.Normalize())
+	if a, b := cfg.Links[1].Lane(0), cfg.Links[1].Lane(15); a.Name != "10.0.0.1:9471" || b.Name != "10.0.0.1:9471/15" {
+		t.Errorf("%q, %q", a.Name, b.Name)
+	}
+	cfg = Config{KeyFile: cfg.KeyFile, Links: append(manyLanes(1), Link{Listen: ":1", Name: "10.0.0.1:9470/3"})}
+	if err := cfg.Normalize(); err == nil || !strings.Contains(err.Error(), "listed twice") {
+		t.Errorf("a link with the name of a lane: %v", err)
 	}
 }
 

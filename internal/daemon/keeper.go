@@ -69,7 +69,7 @@ func newKeeper(d *Daemon, o *Options) *keeper {
 // kept is what the keeper knows of one link.
 type kept struct {
 	cfg    config.Link
-	slots  []*shard.Link // the shards', by their number; only passed on
+	slots  []*shard.Link // the shards', by their number, of one lane after the other; only passed on
 	index  int           // interface followed; 0: none, as of an IP link
 	open   bool
 	mtu    int
@@ -120,7 +120,7 @@ func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {
 	cfg := l.cfg
 	cfg.Name = name
 	o := linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver,
-		RingSlots: l.cfg.Slots, Listen: l.cfg.Listen, Pages: k.d.cfg.Copy == config.CopyShuffle}
+		RingSlots: l.cfg.Slots, Listen: l.cfg.Listen, Lanes: l.cfg.Lanes, Pages: k.d.cfg.Copy == config.CopyShuffle}
 	drvs, err := k.openLinks(cfg, o)
 	for range portTries { // its driver of before may be about to be closed
 		if cfg.Listen == "" || !errors.Is(err, unix.EADDRINUSE) {
@@ -132,10 +132,11 @@ func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {
 	return drvs, err
 }
 
-// opened hands each shard its driver.
+// opened hands each shard its driver, or the one that there is the drivers of all lanes.
 func (k *keeper) opened(l *kept, drvs []linkdrv.Driver) {
 	info := drvs[0].Info()
-	for i, s := range k.d.shards {
+	for i := range drvs {
+		s := k.d.shards[i%len(k.d.shards)]
 		if err := s.Do(func(now mono.Time) { s.SetDriver(now, l.slots[i], drvs[i]) }); err != nil {
 			for _, drv := range drvs[i:] {
 				drv.Close()
@@ -157,7 +158,16 @@ func (k *keeper) closed(l *kept) {
 	l.open = false
 	k.d.linksUp.Add(-1)
 	k.d.tell(&Event{Kind: EventLinkDown, Link: l.cfg.Name})
-	k.d.everyShard(func(s *shard.Shard, now mono.Time) { s.DropDriver(now, l.slots[s.Number()]) })
+	k.everySlot(l, func(s *shard.Shard, now mono.Time, slot *shard.Link) { s.DropDriver(now, slot) })
+}
+
+// everySlot runs f as each shard with each of its links that are lanes of l.
+func (k *keeper) everySlot(l *kept, f func(s *shard.Shard, now mono.Time, slot *shard.Link)) {
+	k.d.everyShard(func(s *shard.Shard, now mono.Time) {
+		for i := s.Number(); i < len(l.slots); i += len(k.d.shards) {
+			f(s, now, l.slots[i])
+		}
+	})
 }
 
 // run follows links until ctx ends. ns, if not negative, is the network namespace in which the daemon was made.
@@ -230,7 +240,7 @@ func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind c
 // one that was never reported is looked for by name.
 func (k *keeper) failed(name string) {
 	for _, l := range k.links {
-		if l.cfg.Name == name {
+		if l.named(name) {
 			if !k.lost(l) {
 				continue // opened anew since: the kernel said so too, or another shard's driver failed as well
 			}
@@ -242,9 +252,20 @@ func (k *keeper) failed(name string) {
 	}
 }
 
-// lost reports whether some shard has no driver for a link.
+// named reports whether a name is that of one of a link's lanes.
+func (l *kept) named(name string) bool {
+	for k := range l.cfg.Lanes {
+		if l.cfg.Lane(k).Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// lost reports whether some shard has no driver for a link, or for one of its lanes: all of them are opened together,
+// since the kernel numbers the sockets of a front.
 func (k *keeper) lost(l *kept) (lost bool) {
-	k.d.everyShard(func(s *shard.Shard, _ mono.Time) { lost = lost || !l.slots[s.Number()].Open() })
+	k.everySlot(l, func(_ *shard.Shard, _ mono.Time, slot *shard.Link) { lost = lost || !slot.Open() })
 	return lost
 }
 

@@ -165,16 +165,19 @@ func (k *keeper) relink(want []config.Link) error {
 	var links, changed []*kept
 	for _, l := range k.links {
 		i := indexOf(want, l.cfg.Name)
-		if i < 0 {
+		if i < 0 || want[i].Lanes != l.cfg.Lanes {
 			k.closed(l)
-			k.d.everyShard(func(s *shard.Shard, _ mono.Time) { s.RemoveLink(l.slots[s.Number()]) })
+			k.everySlot(l, func(s *shard.Shard, _ mono.Time, slot *shard.Link) { s.RemoveLink(slot) })
 			continue
 		}
 		if l.cfg != want[i] {
 			k.closed(l)
 			changed = append(changed, l)
 			l.cfg = want[i]
-			k.d.everyShard(func(s *shard.Shard, _ mono.Time) { s.Configure(l.slots[s.Number()], l.cfg) })
+			for i, slot := range l.slots {
+				s, lane := k.d.shards[i%len(k.d.shards)], l.cfg.Lane(i/len(k.d.shards))
+				_ = s.Do(func(mono.Time) { s.Configure(slot, lane) })
+			}
 		}
 		links = append(links, l)
 	}
@@ -189,7 +192,7 @@ func (k *keeper) relink(want []config.Link) error {
 		if k.has(cfg.Name) {
 			continue
 		}
-		if len(k.links) == engine.MaxLinks {
+		if k.lanes()+cfg.Lanes > engine.MaxLinks {
 			errs = append(errs, fmt.Errorf("link %s: all %d links are in use", cfg.Name, engine.MaxLinks))
 			continue
 		}
@@ -208,6 +211,14 @@ func (k *keeper) relink(want []config.Link) error {
 		k.opened(l, drvs)
 	}
 	return errors.Join(errs...)
+}
+
+// lanes is how many numbers of the engine the links take.
+func (k *keeper) lanes() (n int) {
+	for _, l := range k.links {
+		n += l.cfg.Lanes
+	}
+	return n
 }
 
 func (k *keeper) has(name string) bool {

@@ -76,9 +76,13 @@ func (d *Daemon) everyShard(f func(s *shard.Shard, now mono.Time)) error {
 	return nil
 }
 
-// addLink gives a link its number, the same at each shard.
+// addLink gives each lane of a link its number, the same at each shard.
 func (d *Daemon) addLink(cfg config.Link) (slots []*shard.Link, err error) {
-	err = d.everyShard(func(s *shard.Shard, _ mono.Time) { slots = append(slots, s.AddLink(cfg)) })
+	for k := range cfg.Lanes {
+		err = errors.Join(err, d.everyShard(func(s *shard.Shard, _ mono.Time) {
+			slots = append(slots, s.AddLink(cfg.Lane(k)))
+		}))
+	}
 	return slots, err
 }
 

@@ -205,7 +205,7 @@ func (w *builder) address(f *frame.Tx, b []byte) {
 		return
 	}
 	copy(b, w.p.Header[:])
-	f.To = w.p.To
+	f.To = w.p.Out
 }
 
 // fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be

@@ -32,6 +32,10 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 	return e.nodes.SetLink(now, i, lc)
 }
 
+// Drawn takes a lane of which another port is to be drawn (linkdrv.Redrawer), and which of its sockets; ok is false if
+// there is none. It may say more after HandleTimeout.
+func (e *Endpoint) Drawn() (link int, socket uint8, ok bool) { return e.net.Drawn() }
+
 // RemoveLink says that link i is down or gone: its paths die at once and what was in flight on them is sent on the
 // others.
 func (e *Endpoint) RemoveLink(now mono.Time, i int) { e.nodes.RemoveLink(now, i) }

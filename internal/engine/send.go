@@ -195,7 +195,7 @@ func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batches) {
 	var p *path.Tx
 	w.leads = false
 	for run := 0; !b.full() && s.HasData() && s.Ops.Fair.Allowed > 0; run-- {
-		if run <= 0 || !p.Room(now) || s.Paths.InFlight >= e.cfg.Profile.Window {
+		if run <= 0 || !p.Room(now) || s.Paths.Full() {
 			if p = s.Paths.Pick(now); p == nil {
 				break
 			}

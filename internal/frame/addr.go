@@ -15,7 +15,16 @@ type Addr struct {
 const (
 	addrLen  = 20
 	atPort   = 16
+	atSocket = addrLen - 2
 	atFamily = addrLen - 1 // zero: Ethernet
+)
+
+// Which of a lane's sockets reaches an IP address: two flows to one address are two addresses (PROTOCOL clause 21.9).
+// Of a link that is no lane there is one socket, number zero.
+const (
+	SocketAsk   = iota // the one from which the lane asks, and its deputy once another port was drawn
+	SocketFront        // the one that all lanes of the link share, at which others ask
+	SocketOther        // of Tx.To alone: the deputy
 )
 
 // Families of IP addresses. Both is that of a local address alone, which stands for all of its host.
@@ -66,6 +75,15 @@ func (a *Addr) Reaches(to *Addr) bool {
 	f, t := a.b[atFamily], to.b[atFamily]
 	return f == t || f == familyBoth && t != 0
 }
+
+// By returns the address as it is reached from one of a lane's sockets.
+func (a Addr) By(socket uint8) Addr {
+	a.b[atSocket] = socket
+	return a
+}
+
+// Socket returns which of a lane's sockets reaches the address.
+func (a *Addr) Socket() uint8 { return a.b[atSocket] }
 
 // SameHost reports whether two IP addresses differ in their ports at most.
 func (a *Addr) SameHost(o *Addr) bool {

@@ -93,7 +93,7 @@ func (k *Link) collect(c *Counters, host int) error {
 	if k.ports[host].link == nil {
 		return nil
 	}
-	s, err := statistics(k.lab.middle.nl, k.ports[host].link.Attrs().Index)
+	s, err := statistics(k.lab.router(host).nl, k.ports[host].link.Attrs().Index)
 	c.Received += s.RxPackets
 	c.Delivered += s.TxPackets
 	return errors.Join(err, k.collectDrops(c, host))

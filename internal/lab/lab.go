@@ -14,6 +14,7 @@ type Lab struct {
 	rates   []uint64 // bytes per second, by link
 	hosts   []*Host
 	middle  *space // where ports, bridges and wires are
+	paths   *paths // between two routers; nil: there is one
 	links   []*Link
 	nursery *nursery
 
@@ -40,8 +41,13 @@ func (l *Lab) build(ctx context.Context) (err error) {
 		return err
 	}
 	if l.spec.Medium == Routed {
-		if err := l.forward(); err != nil {
+		if err := forward(l.middle); err != nil {
 			return err
+		}
+		if l.spec.Paths > 1 {
+			if l.paths, err = l.layPaths(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range l.spec.Hosts {
@@ -73,6 +79,9 @@ func (l *Lab) Close() error {
 		}
 		for _, h := range l.hosts {
 			h.space.close()
+		}
+		if l.paths != nil {
+			l.paths.far.close()
 		}
 		if l.middle != nil {
 			l.middle.close()

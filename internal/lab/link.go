@@ -125,7 +125,7 @@ func (k *Link) layCable(ctx context.Context) error {
 // attach makes a host's interface and connects it to the switch or wire.
 func (k *Link) attach(ctx context.Context, host int) error {
 	k.renew(host)
-	middle := k.lab.middle
+	middle := k.lab.router(host)
 	name := fmt.Sprintf("l%dh%d", k.index, host)
 	if err := k.addVeth(middle, name, nil, k.lab.hosts[host].space, host); err != nil {
 		return err

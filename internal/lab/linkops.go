@@ -25,7 +25,7 @@ func (k *Link) SetUp(host int) error {
 	if k.medium == Cable || k.ports[host].link == nil {
 		return nil // a cable has no carrier while the other host keeps its end down
 	}
-	return waitUp(context.Background(), k.lab.middle.nl, k.ports[host].link.Attrs().Index)
+	return waitUp(context.Background(), k.lab.router(host).nl, k.ports[host].link.Attrs().Index)
 }
 
 // SetMTU changes the MTU of a host's interface alone. Longer frames to that host are then dropped silently, as by a

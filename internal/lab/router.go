@@ -34,9 +34,9 @@ func (l *Lab) address(link, host int) netip.Prefix {
 	return address(link, host)
 }
 
-// forward makes the middle namespace a router.
-func (l *Lab) forward() error {
-	return l.middle.do(func() error {
+// forward makes a namespace a router.
+func forward(s *space) error {
+	return s.do(func() error {
 		for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 			if err := os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0); err != nil {
 				return fmt.Errorf("make a router: %w", err)
@@ -71,7 +71,10 @@ func network(at netip.Prefix, ones int) *net.IPNet {
 // route connects a host's interface with the router, whose port is up.
 func (k *Link) route(host int) error {
 	l := k.lab
-	if err := l.addAddress(l.middle, k.ports[host].link, l.gateway(k.index, host)); err != nil {
+	if err := l.addAddress(l.router(host), k.ports[host].link, l.gateway(k.index, host)); err != nil {
+		return err
+	}
+	if err := l.routePaths(k.index, host); err != nil {
 		return err
 	}
 	return k.routeHost(host)
@@ -103,7 +106,7 @@ func (k *Link) SetRouterMTU(host, mtu int) error {
 	if k.medium != Routed {
 		return fmt.Errorf("lab: link %d is a %v and has no router", k.index, k.medium)
 	}
-	return k.lab.middle.nl.LinkSetMTU(k.ports[host].link, mtu)
+	return k.lab.router(host).nl.LinkSetMTU(k.ports[host].link, mtu)
 }
 
 // Renumber gives a host's interface on a Routed link another address of its network and takes the one it had.

@@ -25,6 +25,7 @@ func (m Medium) String() string { return [...]string{"auto", "cable", "switch", 
 const (
 	MaxHosts = 16
 	MaxLinks = 64
+	MaxPaths = 16
 	MinMTU   = 256
 	MaxMTU   = 65535
 )
@@ -37,6 +38,8 @@ type Spec struct {
 	Rates  []string // per link, "1gbit", "250mbit"; one entry serves all links; "" is unlimited
 	Medium Medium   // what to build links of
 	IPv6   bool     // addresses on Routed links are IPv6's
+	// ways between the first host's router and that of all others, of Routed links; 1 if zero: one router for all
+	Paths int
 	// every frame crosses the links alone, as from NICs without TSO, GSO and GRO
 	NoOffloads bool
 	Faults            // what every link does to its frames; changed later by Link.SetFaults
@@ -65,6 +68,10 @@ func (s *Spec) normal() (rates []uint64, err error) {
 		return nil, fmt.Errorf("lab: a %s has no faults: leave Medium at Auto or choose Wire", s.Medium)
 	case s.IPv6 && s.Medium != Routed:
 		return nil, errors.New("lab: only routed links have IPv6 addresses")
+	case s.Paths < 0 || s.Paths > MaxPaths:
+		return nil, fmt.Errorf("lab: %d paths: give 1 to %d", s.Paths, MaxPaths)
+	case s.Paths > 1 && s.Medium != Routed:
+		return nil, errors.New("lab: only routed links have several paths")
 	case s.Medium == Cable && (s.Hosts > 2 || len(s.Rates) > 0):
 		return nil, errors.New("lab: a cable joins two hosts and has no rate: choose Switch or Wire")
 	}

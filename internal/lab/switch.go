@@ -50,7 +50,7 @@ func waitUp(ctx context.Context, nl *netlink.Handle, index int) error {
 // police gives a port the discipline for what leaves towards the host: swallow all, limit, or none. What the one before
 // counted is kept.
 func (k *Link) police(host int) error {
-	p, nl := &k.ports[host], k.lab.middle.nl
+	p, nl := &k.ports[host], k.lab.router(host).nl
 	var err error
 	if k.medium != Wire {
 		err = k.collectDrops(&k.past, host)
@@ -117,7 +117,7 @@ func (k *Link) discipline(host int) (netlink.Qdisc, error) {
 	if p == nil {
 		return nil, nil
 	}
-	all, err := k.lab.middle.nl.QdiscList(p)
+	all, err := k.lab.router(host).nl.QdiscList(p)
 	if err != nil {
 		return nil, err
 	}

@@ -190,6 +190,8 @@ func lifeCounters() []deviceCounter {
 			func(c *engine.Counters) uint64 { return c.Life.PathChanges }),
 		word("path_moves_total", "Moves of peers to other addresses over IP that were followed.",
 			func(c *engine.Counters) uint64 { return c.Life.PathMoves }),
+		word("lane_draws_total", "Times that a path of an IP link's lane took another port, since its way was dead.",
+			func(c *engine.Counters) uint64 { return c.Life.LaneDraws }),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/flowctl"
 	"multiedge/internal/config"
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -141,7 +142,7 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
 		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Below: l.info.Below,
-		Inside: l.inside}
+		Ports: l.info.Ports, Inside: l.inside, Congestion: flowctl.IPCongestion(l.cfg.Congestion), Group: l.cfg.Listen}
 	if l.info.Pages {
 		lc.Shuffle = linkdrv.Split // what precedes a payload
 	}
@@ -315,6 +316,26 @@ func (s *Shard) linkFailed(l *Link, err error) {
 	l.failed = true
 	s.links.failedLinks = true
 	l.lastErr = err.Error()
+}
+
+// drawPorts has lanes ask from other ports, before anything leaves from there.
+func (s *Shard) drawPorts() {
+	for {
+		i, socket, ok := s.eng.Drawn()
+		if !ok {
+			return
+		}
+		l := s.links.byIndex[i]
+		if l == nil || l.raw == nil {
+			continue
+		}
+		if d, can := l.raw.(linkdrv.Redrawer); can {
+			if err := d.Redraw(socket); err != nil {
+				l.lastErr = err.Error()
+				s.log.Warn("no other port for a lane", "link", l.cfg.Name, "error", err)
+			}
+		}
+	}
 }
 
 // reapLinks takes failed links out of service and has them opened anew.

@@ -87,7 +87,7 @@ func (s *Shard) engineConfig(o *Options) (engine.Config, error) {
 		return engine.Config{}, err
 	}
 	if cfg.Window > 0 {
-		profile.Window = cfg.Window
+		profile.Window, profile.Most = cfg.Window, cfg.Window
 	}
 	checksum := engine.ChecksumFull
 	if cfg.Checksum == "header" {

@@ -239,6 +239,7 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	if s.eng.NextTimeout() <= now {
 		s.eng.HandleTimeout(now)
 		s.collect()
+		s.drawPorts()
 	}
 	s.handshaker.feed(s.eng)
 	s.reapLinks(now)

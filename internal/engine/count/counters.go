@@ -125,6 +125,7 @@ type Life struct {
 	SessionsOpened, SessionsFailed       uint64
 	PathChanges                          uint64
 	PathMoves                            uint64 // to other addresses of peers, over IP
+	LaneDraws                            uint64 // of other ports for paths, by lanes of IP links
 }
 
 // Add adds what another endpoint counted.

@@ -40,6 +40,9 @@ func (s *Set) OnAck(now mono.Time, g *wire.Segment) bool {
 	if len(net.acked) > 0 {
 		p.onAlive(now)
 		p.Cwnd.OnAck(now, len(net.acked), &p.RTT)
+		if net.Links[p.Link].Congestion != nil {
+			s.widen()
+		}
 		s.onAcked(now, p, net.acked)
 		if s.measured && p.Usable() {
 			s.Sched.SetWeight(p.Link, p.Cwnd.Frames())

@@ -61,6 +61,9 @@ func (s *Set) first(now mono.Time, i int) (number uint8, ok bool) {
 		return number, true
 	}
 	if s.isIP(i) {
+		if s.waits(i) {
+			return 0, false
+		}
 		if _, there := s.Hints.Candidate(&s.net.Links[i].Addr, i, 0); !there {
 			return 0, false
 		}
@@ -170,7 +173,12 @@ func (p *Tx) lead(j uint8, r Remote) {
 
 // direct sends the path's frames to an address.
 func (p *Tx) direct(to frame.Addr) {
-	p.To = to
+	p.tally(-1)
+	p.To, p.Out = to, to
+	if p.asks() && p.port != 0 {
+		p.Out = to.By(frame.SocketOther)
+	}
+	p.tally(1)
 	p.Set.net.cfg.Framing.PutHeader(p.Header[:], &p.Set.net.Links[p.Link].Addr, &p.To)
 }
 

@@ -143,6 +143,7 @@ func (s *Set) Came(now mono.Time, i int, h *wire.Header, from frame.Addr) {
 	if used && !p.Usable() && s.RemoteLink(h.Path).Slots != 0 {
 		p.lead(h.Path, s.RemoteLink(h.Path))
 		p.Move = move{}
+		p.hurry(now) // it may have been asked elsewhere for long
 	}
 }
 
@@ -226,8 +227,12 @@ func (p *Tx) answers(nonce uint64) bool {
 }
 
 // seek leads a path that is not answered to the next address at which the peer may be.
-func (p *Tx) seek() {
+func (p *Tx) seek(now mono.Time) {
 	s := p.Set
+	if s.waits(p.Link) {
+		return
+	}
+	p.draw(now)
 	if to, ok := s.Hints.Candidate(&s.net.Links[p.Link].Addr, p.Link, p.tries); ok {
 		p.direct(to)
 	}
@@ -239,6 +244,9 @@ func (p *Tx) seekAside(now mono.Time) {
 	s := p.Set
 	if p.Move.shown && now.Sub(p.Move.since) < max(shownFor, 4*p.RTT.SRTT()) {
 		return // that is the better one
+	}
+	if s.waits(p.Link) {
+		return
 	}
 	if to, ok := s.Hints.Candidate(&s.net.Links[p.Link].Addr, p.Link, p.tries); ok && to != p.To {
 		p.consider(now, to, false)

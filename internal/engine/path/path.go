@@ -39,6 +39,7 @@ type Tx struct {
 	Link   int
 	Number uint8                 // the peer's link
 	To     frame.Addr            // that link's address
+	Out    frame.Addr            // the same, by the port that the path asks from
 	Header [frame.HeaderLen]byte // of frames to it
 	slots  int                   // frames in flight that the peer's receive side can hold
 	Shuf   int                   // header bytes to shuffle past, 0 for none
@@ -46,6 +47,7 @@ type Tx struct {
 	Ledger *flowctl.Ledger
 	RTT    flowctl.RTT
 	Cwnd   flowctl.Controller
+	paceAt mono.Time // when pacing lets the frame go that it has kept back
 
 	State   State
 	Probing probing
@@ -53,6 +55,8 @@ type Tx struct {
 	Lookout lookout
 	Move    move // of an IP link
 	tries   int  // addresses of an IP link that were asked
+	port    int  // of a lane's, from which it asks
+	unheard int  // keep-alive times in a row in which nothing of the peer came by a lane
 
 	Count Counters
 }
@@ -84,19 +88,24 @@ func usableSlots(slots int) int { return max(4, slots*3/4) }
 
 func (s *Set) add(now mono.Time, i int, number uint8) {
 	net := s.net
-	p := &Tx{Set: s, Link: i, Probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery},
+	p := &Tx{Set: s, Link: i, Probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery}, paceAt: mono.Never,
 		Lookout: lookout{Search: net.rand.Uint32()}, tries: i} // each link begins with another address
 	p.lead(number, s.RemoteLink(number))
 	if s.isIP(i) && !p.To.Known() {
-		p.seek()
+		p.seek(now)
 	}
 	if old := s.Tx[i]; old != nil {
+		p.Cwnd = old.Cwnd
 		p.Ledger = old.Ledger // packet numbers never repeat within a session (clause 3.2)
 	} else {
-		p.Ledger = flowctl.NewLedger(flowctl.DefaultSpan)
+		span := flowctl.DefaultSpan
+		if s.isIP(i) {
+			span = flowctl.WindowBits
+		}
+		p.Ledger = flowctl.NewLedger(span)
 	}
 	p.Ledger.Configure(net.cfg.Profile.Loss(net.cfg.Profile.Acks))
-	p.Cwnd = net.cfg.Profile.Congestion.New()
+	p.renewCwnd()
 	p.PMTU.MTU = wire.MinFrame
 	s.Tx[i] = p
 	s.TxMask |= 1 << i
@@ -137,7 +146,9 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 		return
 	}
 	from, was := p.State, p.Usable()
+	p.tally(-1)
 	p.State = st
+	p.tally(1)
 	net := p.Set.net
 	switch st {
 	case StateGood:
@@ -161,7 +172,8 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 		p.Probing.echoes, p.PMTU.target, p.Probing.probeAt, p.Probing.probeWait, p.PMTU.raising, p.Lookout.unsure = 0,
 			0, now, probeEvery, false, false
 		p.RTT = flowctl.RTT{} // it may come back by another way; then its probes have measured that
-		p.Cwnd = net.cfg.Profile.Congestion.New()
+		p.renewCwnd()
+		p.draw(now)
 	}
 	if from == StateGood && !p.Set.HasOther(p.Link) {
 		p.Set.hurryAll(now)
@@ -170,10 +182,42 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 	p.Set.changed(p.Link, was && p.Usable(), fmt.Sprintf("%v -> %v: %s", from, st, why))
 }
 
-func (p *Tx) NextTimeout() mono.Time { return min(p.Probing.probeAt, p.Ledger.Deadline()) }
+func (p *Tx) NextTimeout() mono.Time { return min(p.Probing.probeAt, p.Ledger.Deadline(), p.paceAt) }
+
+// renewCwnd begins anew with the window.
+func (p *Tx) renewCwnd() {
+	if shares, ok := p.Cwnd.(flowctl.Leaver); ok {
+		shares.Leave()
+	}
+	p.Cwnd = p.Set.congestion(p.Link).New()
+}
+
+// congestion is how congestion is controlled on paths of local link i.
+func (s *Set) congestion(i int) flowctl.Congestion {
+	l := &s.net.Links[i]
+	if l.Congestion == nil || s.net.cfg.Profile.Congestion.Fixed() > 0 { // a fixed window is one everywhere
+		return s.net.cfg.Profile.Congestion
+	}
+	way, shares := l.Congestion.(flowctl.Cabled)
+	if !shares {
+		return l.Congestion
+	}
+	if s.cables == nil {
+		s.cables = map[string]flowctl.Congestion{}
+	}
+	c := s.cables[l.Group]
+	if c == nil {
+		c = way.Cable()
+		s.cables[l.Group] = c
+	}
+	return c
+}
 
 func (p *Tx) HandleTimeout(now mono.Time) {
 	s, net := p.Set, p.Set.net
+	if now >= p.paceAt {
+		p.paceAt = mono.Never
+	}
 	if now >= p.Ledger.Deadline() {
 		var probe bool
 		net.Lost, probe = p.Ledger.OnTimeout(now, &p.RTT, net.Lost[:0])
@@ -263,7 +307,7 @@ func (p *Tx) probeTimer(now mono.Time) {
 		switch {
 		case !p.Lookout.unsure:
 		case p.Set.isIP(p.Link):
-			p.seek()
+			p.seek(now)
 		default:
 			p.lookAround(now)
 		}
@@ -349,6 +393,9 @@ func (p *Tx) OnEcho(now mono.Time, nonce uint64) {
 		p.setState(now, StateGood, "answered")
 	case StateDead:
 		p.Probing.probeWait = min(max(probeEvery, 2*now.Sub(p.Probing.probedAt)), probeSlowest)
+		if p.Set.isIP(p.Link) {
+			p.Lookout.unsure = false // it is asked there once more before it is asked elsewhere
+		}
 		if p.Probing.echoes++; p.Probing.echoes >= rejoinEchoes {
 			p.setState(now, StateGood, "answers again")
 			return
@@ -369,5 +416,14 @@ func (p *Tx) onAlive(now mono.Time) {
 // Room reports whether the path can take a data frame now.
 func (p *Tx) Room(now mono.Time) bool {
 	n, _ := p.Ledger.InFlight()
-	return p.Usable() && n < p.slots && !p.Set.net.Links[p.Link].Blocked && p.Ledger.CanSend() && p.Cwnd.Allows(n, now)
+	if !p.Usable() || n >= p.slots || p.Set.net.Links[p.Link].Blocked || !p.Ledger.CanSend() {
+		return false
+	}
+	ok := p.Cwnd.Allows(n, now)
+	if !ok {
+		if at := p.Cwnd.NextSend(); at > now {
+			p.paceAt = at
+		}
+	}
+	return ok
 }

@@ -34,6 +34,12 @@ type LinkConfig struct {
 	// Below is what headers take of the MTUs on the way, of an IP link: its frame sizes are searched in MTUs (clause
 	// 21.6)
 	Below int
+	// Congestion is how congestion is controlled on paths of the link; nil: as the profile says. Links of one Group, of
+	// which it is shared, are lanes of one IP link.
+	Congestion flowctl.Congestion
+	Group      string
+	// Ports: it is a lane, which asks from two ports of its own, of which another can be drawn (clause 21.9)
+	Ports bool
 
 	Inside bool // it leads to the shards of this node and nowhere else (self.go)
 }
@@ -46,6 +52,8 @@ type Link struct {
 	Count   count.Counters
 
 	RoundTrips *hist.Histogram // made with the link: most of MaxLinks are none
+
+	ports ports
 }
 
 // Set is the paths of a session, by local link to send and by the peer's to receive (clause 2.2), and what is known of
@@ -62,6 +70,9 @@ type Set struct {
 	Sched    sched.Scheduler
 	measured bool // the scheduler's weights are the measured windows
 	InFlight int  // eliciting frames, all paths
+	far      int  // how many there may be because paths are long
+	// of IP links, by their groups: what the paths of all lanes share
+	cables map[string]flowctl.Congestion
 
 	FramesLost uint64
 
@@ -75,6 +86,7 @@ type Set struct {
 	Known     uint64           // which there are or were
 	Seen      [MaxLinks]uint64 // per local link: the peer's links whose frames arrived there
 
+	Asked   bool                 // this end asked for the session
 	ipLinks uint64               // of the peer: those that are or were IP links
 	places  map[place]frame.Addr // where they are; nil: none is known (moves.go)
 	from    frame.Addr           // where the latest authentic frame of an IP link came from
@@ -96,6 +108,7 @@ type Net struct {
 	Up    uint64 // links that are configured
 	rand  *rand.Rand
 	count *count.Counters
+	drawn uint64 // lanes of which another port is to be drawn
 
 	// for one call
 	acked, Lost []flowctl.Sent
@@ -147,9 +160,28 @@ func (s *Set) BytesInFlight() (bytes int) {
 	return bytes
 }
 
+// Full reports whether as many frames are in flight as may be. Windows of long paths may need more than a profile has
+// for a session (clause 8.7).
+func (s *Set) Full() bool { return s.InFlight >= max(s.net.cfg.Profile.Window, s.far) }
+
+// widen follows the windows of long paths.
+func (s *Set) widen() {
+	if s.net.cfg.Profile.Most > 0 {
+		return
+	}
+	sum := 0.0
+	for m := s.TxMask; m != 0; m &= m - 1 {
+		p := s.Tx[bits.TrailingZeros64(m)]
+		if b, ok := p.Cwnd.(flowctl.Budgeted); ok && p.Usable() {
+			sum += b.Budget()
+		}
+	}
+	s.far = int(2 * sum) // the windows are to be found full, or they would not grow
+}
+
 // Pick returns the path for the next data frame, nil if it must wait.
 func (s *Set) Pick(now mono.Time) *Tx {
-	if s.InFlight >= s.net.cfg.Profile.Window {
+	if s.Full() {
 		return nil
 	}
 	var live, good, room uint64

@@ -338,7 +338,7 @@ func (s *Session) established(now mono.Time) {
 	}
 	s.Peer.last = p.Last
 	s.Trust.Sealer, s.Trust.Opener, h.sealer, h.opener = h.sealer, h.opener, nil, nil
-	s.Paths.Sealed = true
+	s.Paths.Sealed, s.Paths.Asked = true, h.dialer
 	s.beginKeys(now)
 	s.e.showOpeners()
 	s.PeerLinks.told = h.told

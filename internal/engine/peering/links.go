@@ -54,6 +54,7 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc path.LinkConfig) error {
 		s.Paths.Drop(now, i, "link changed")
 		s.refreshPaths(now)
 	}
+	e.net.ForgetPorts(i)
 	return nil
 }
 

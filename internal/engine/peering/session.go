@@ -508,7 +508,9 @@ func (s *Session) handleTimeout(now mono.Time) {
 		// 4.7).
 		if p := s.Paths.Tx[bits.TrailingZeros64(m)]; all || p.State == path.StateGood &&
 			s.Paths.HeardVia&(1<<p.Link) == 0 {
-			p.WantPing(true)
+			p.Unheard(now, all)
+		} else {
+			p.Heard()
 		}
 	}
 	s.Paths.HeardVia = 0

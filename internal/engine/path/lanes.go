@@ -1,0 +1,118 @@
+package path
+
+import (
+	"math/bits"
+	"time"
+
+	"multiedge/internal/frame"
+	"multiedge/internal/mono"
+)
+
+// Lanes (clause 21.9): links that are flows of one UDP port. The end that asked for the session asks on each lane, from
+// a port of the lane's own; the other answers to where it was asked from. Routers choose among equal ways by the ports,
+// so another port may be another way:
+//
+//  1. a lane has two ports. A path that is found dead goes on with the other one at once;
+//  2. the port that no path uses any more is drawn anew, by the driver, when a path is to use it;
+//  3. so does a path by which nothing comes back although other lanes bring frames: its way there may be well.
+
+// ports are the two of a lane.
+type ports struct {
+	asking [2]int    // paths that are usable and ask from it, of all sessions
+	wanted uint8     // bits of those to be drawn anew
+	at     mono.Time // when one was drawn last
+}
+
+// drawEvery is the least time between two draws on a lane: what a driver does for one takes some 20 us.
+const drawEvery = 50 * time.Millisecond
+
+// unheardMost is for how many keep-alive times in a row nothing may come by a path, each answered in vain by a Ping.
+const unheardMost = 2
+
+// asks reports whether the path's frames leave from a port of its lane's own.
+func (p *Tx) asks() bool {
+	return p.Set.net.Links[p.Link].Ports && p.To.Known() && p.To.Socket() == frame.SocketAsk
+}
+
+// waits reports whether paths from local link i lead only to where the peer was heard: of two ends that ask each other
+// on one lane, each way would be a flow of its own, with half of what a path knows.
+func (s *Set) waits(i int) bool { return s.net.Links[i].Ports && s.Sealed && !s.Asked }
+
+// tally counts the path among those that use its port, or takes it away.
+func (p *Tx) tally(n int) {
+	if p.Usable() && p.asks() {
+		p.Set.net.Links[p.Link].ports.asking[p.port] += n
+	}
+}
+
+// draw has the path ask from the lane's other port, which is drawn anew if nobody uses it.
+func (p *Tx) draw(now mono.Time) {
+	if !p.asks() || now.Sub(p.Probing.probedAt) < 2*p.Set.longest() { // what was asked may be answered yet
+		return
+	}
+	p.tally(-1)
+	p.port ^= 1
+	p.tally(1)
+	p.direct(p.To)
+	if !p.Usable() {
+		p.Probing.Nonce = 0 // an answer is to be one to what left from there
+		p.sendProbe(now, 0, false)
+	}
+	p.Set.net.count.Life.LaneDraws++
+	l := &p.Set.net.Links[p.Link].ports
+	if used := l.asking[p.port]; used == 0 || used == 1 && p.Usable() {
+		if l.at == 0 || now.Sub(l.at) >= drawEvery {
+			l.at, l.wanted = now, l.wanted|1<<p.port
+			p.Set.net.drawn |= 1 << p.Link
+		}
+	}
+}
+
+// ForgetPorts is called when no path uses link i.
+func (n *Net) ForgetPorts(i int) {
+	n.Links[i].ports = ports{}
+	n.drawn &^= 1 << i
+}
+
+// longest is the longest round trip on a good path of an IP link.
+func (s *Set) longest() (d time.Duration) {
+	for m := s.TxMask; m != 0; m &= m - 1 {
+		if p := s.Tx[bits.TrailingZeros64(m)]; p.State == StateGood && s.isIP(p.Link) {
+			d = max(d, p.RTT.SRTT())
+		}
+	}
+	return d
+}
+
+// Unheard is told that nothing of the peer came by the path's link for the keep-alive time; all: nor by any other.
+func (p *Tx) Unheard(now mono.Time, all bool) {
+	p.WantPing(true)
+	if all || !p.asks() || p.Set.Seen[p.Link]&(1<<p.Number) == 0 {
+		p.unheard = 0
+		return
+	}
+	if p.unheard++; p.unheard > unheardMost {
+		p.unheard = 1 // the next port has less time
+		p.draw(now)
+	}
+}
+
+// Heard is told that something came by it, or that it is not good.
+func (p *Tx) Heard() { p.unheard = 0 }
+
+// Drawn takes a lane of which another port is to be drawn, and which of its sockets; ok is false if there is none.
+func (n *Net) Drawn() (link int, socket uint8, ok bool) {
+	if n.drawn == 0 {
+		return 0, 0, false
+	}
+	link = bits.TrailingZeros64(n.drawn)
+	l := &n.Links[link].ports
+	port := bits.TrailingZeros8(l.wanted)
+	if l.wanted &^= 1 << port; l.wanted == 0 {
+		n.drawn &^= 1 << link
+	}
+	if port == 0 {
+		return link, frame.SocketAsk, true
+	}
+	return link, frame.SocketOther, true
+}
