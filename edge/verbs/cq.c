@@ -25,7 +25,7 @@ void cq_put(struct cq *q, const struct ibv_wc *wc, bool solicited)
 {
 	if (q->head - q->tail == q->room) {
 		if (!q->full)
-			async_tell(q->cq.context, IBV_EVENT_CQ_ERR, &q->cq);
+			async_tell(q->cq.context, IBV_EVENT_CQ_ERR, &q->cq, &q->async_told);
 		q->full = true;
 		return;
 	}
@@ -175,12 +175,10 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		cq->channel->refcnt--;
 	}
 	inbox_forget(&context_of(cq->context)->events, cq);
-	unsigned told = q->told; /* no more are taken */
+	unsigned told = q->told, async_told = q->async_told; /* no more are taken */
 	unlock();
-	pthread_mutex_lock(&cq->mutex);
-	while (cq->comp_events_completed != told)
-		pthread_cond_wait(&cq->cond, &cq->mutex);
-	pthread_mutex_unlock(&cq->mutex);
+	async_wait(&cq->mutex, &cq->cond, &cq->comp_events_completed, told);
+	async_wait(&cq->mutex, &cq->cond, &cq->async_events_completed, async_told);
 	free(q->ring);
 	free(q);
 	return 0;

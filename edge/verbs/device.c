@@ -65,7 +65,7 @@ EXPORT int ibv_fork_init(void)
 
 EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-	return IBV_FORK_DISABLED;
+	return IBV_FORK_UNNEEDED;
 }
 
 EXPORT int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
@@ -76,7 +76,7 @@ EXPORT int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 		.hw_ver = 1, .max_qp = MAX_QP, .max_qp_wr = MAX_WR, .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN,
 		.max_sge = MAX_SGE, .max_sge_rd = MAX_SGE, .max_cq = MOST, .max_cqe = 1 << 20, .max_mr = MOST, .max_pd = MOST,
 		.max_qp_rd_atom = 16, .max_res_rd_atom = 16 * MAX_QP, .max_qp_init_rd_atom = 16, .atomic_cap = IBV_ATOMIC_GLOB,
-		.max_srq = 64, .max_srq_wr = MAX_WR, .max_srq_sge = MAX_SGE, .max_pkeys = 1, .local_ca_ack_delay = 15,
+		.max_ah = MOST, .max_srq = 64, .max_srq_wr = MAX_WR, .max_srq_sge = MAX_SGE, .max_pkeys = 1, .local_ca_ack_delay = 15,
 		.phys_port_cnt = 1 };
 	return 0;
 }
@@ -87,6 +87,8 @@ static int query_device_ex(struct ibv_context *c, const struct ibv_query_device_
 	if ((input != NULL && input->comp_mask != 0) || size < sizeof a->orig_attr)
 		return EINVAL;
 	memset(a, 0, size);
+	if (size >= offsetof(struct ibv_device_attr_ex, phys_port_cnt_ex) + sizeof a->phys_port_cnt_ex)
+		a->phys_port_cnt_ex = 1;
 	return ibv_query_device(c, &a->orig_attr);
 }
 
@@ -135,7 +137,7 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry 
 	size_t n = 0;
 	while (n < most && _ibv_query_gid_ex(c, 1, (uint32_t)n, (void *)((char *)e + n * size), flags, size) == 0)
 		n++;
-	return (ssize_t)n;
+	return n < (size_t)gid_count() ? -EINVAL : (ssize_t)n;
 }
 
 /* Of the private part of libibverbs, for ibv_devinfo: 1 is RoCE v2. */
@@ -183,7 +185,7 @@ EXPORT const char *ibv_get_sysfs_path(void)
 static void lost(void)
 {
 	for (struct context *c = contexts; c != NULL; c = c->next)
-		async_tell(&c->v.context, IBV_EVENT_DEVICE_FATAL, NULL);
+		async_tell(&c->v.context, IBV_EVENT_DEVICE_FATAL, NULL, NULL);
 }
 
 static void forked(void)

@@ -1,6 +1,7 @@
 /* Events: those of completion queues, and the asynchronous ones of a context. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -52,6 +53,20 @@ static void empty(struct inbox *b)
 		say("an event was told twice");
 }
 
+/* Whether some signal is to interrupt calls that wait (qperf ends its tests so): it has a handler without SA_RESTART. */
+static bool signals_interrupt(void)
+{
+	for (int i = 1; i < SIGRTMIN; i++) {
+		struct sigaction a;
+		if (i == SIGSEGV || i == SIGBUS || i == SIGILL || i == SIGFPE)
+			continue; /* errors */
+		if (sigaction(i, NULL, &a) == 0 && a.sa_handler != SIG_DFL && a.sa_handler != SIG_IGN &&
+		    !(a.sa_flags & SA_RESTART))
+			return true;
+	}
+	return false;
+}
+
 struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
 {
 	lock();
@@ -78,8 +93,14 @@ struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
 		}
 		int fd = b->fd;
 		unlock();
-		wait_for(fd, WAIT_MS);
+		bool cut = wait_for(fd, WAIT_MS) && signals_interrupt();
 		lock();
+		if (cut) {
+			b->waiting--;
+			unlock();
+			errno = EINTR;
+			return NULL;
+		}
 	}
 }
 
@@ -103,12 +124,13 @@ struct context *context_of(struct ibv_context *c)
 	return (struct context *)((char *)c - offsetof(struct context, v) - offsetof(struct verbs_context, context));
 }
 
-void async_tell(struct ibv_context *c, enum ibv_event_type type, void *of)
+void async_tell(struct ibv_context *c, enum ibv_event_type type, void *of, unsigned *told)
 {
 	struct async *a = calloc(1, sizeof *a);
 	if (a == NULL)
 		return;
 	a->e.of = of;
+	a->told = told;
 	a->what.event_type = type;
 	if (of != NULL)
 		a->what.element.qp = of; /* whichever of the union */
@@ -117,9 +139,17 @@ void async_tell(struct ibv_context *c, enum ibv_event_type type, void *of)
 	inbox_put(&context_of(c)->events, &a->e);
 }
 
+/* From here on the object stays until the event is acknowledged. */
+static void taken(struct event *e)
+{
+	unsigned *told = ((struct async *)e)->told;
+	if (told != NULL)
+		++*told;
+}
+
 EXPORT int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
-	struct event *e = inbox_take(&context_of(c)->events, NULL);
+	struct event *e = inbox_take(&context_of(c)->events, taken);
 	if (e == NULL)
 		return -1;
 	*event = ((struct async *)e)->what;
@@ -127,7 +157,41 @@ EXPORT int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *ev
 	return 0;
 }
 
+static void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+{
+	pthread_mutex_lock(mutex);
+	++*completed;
+	pthread_cond_signal(cond);
+	pthread_mutex_unlock(mutex);
+}
+
 EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	(void)event;
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR: {
+		struct ibv_cq *cq = event->element.cq;
+		acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
+		break;
+	}
+	case IBV_EVENT_QP_LAST_WQE_REACHED: {
+		struct ibv_qp *qp = event->element.qp;
+		acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
+		break;
+	}
+	case IBV_EVENT_SRQ_LIMIT_REACHED: {
+		struct ibv_srq *srq = event->element.srq;
+		acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
+		break;
+	}
+	default:
+		break; /* of the device */
+	}
+}
+
+void async_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed, unsigned told)
+{
+	pthread_mutex_lock(mutex);
+	while (*completed != told)
+		pthread_cond_wait(cond, mutex);
+	pthread_mutex_unlock(mutex);
 }

@@ -95,6 +95,17 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *x, uint32_t rkey, uint64_t add
 	wr_atomic(x, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address, add, 0);
 }
 
+static void wr_set_ud_addr(struct ibv_qp_ex *x, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	struct batch *b = batch_of(x);
+	if (b->err != 0 || b->n == 0)
+		return;
+	struct ibv_send_wr *w = &b->wr[b->n - 1];
+	w->wr.ud.ah = ah;
+	w->wr.ud.remote_qpn = qpn;
+	w->wr.ud.remote_qkey = qkey;
+}
+
 static void wr_set_sge_list(struct ibv_qp_ex *x, size_t n, const struct ibv_sge *list)
 {
 	struct batch *b = batch_of(x);
@@ -178,6 +189,7 @@ static bool extend(struct qp *q)
 	x->wr_send_imm = wr_send_imm;
 	x->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	x->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	x->wr_set_ud_addr = wr_set_ud_addr;
 	x->wr_set_sge = wr_set_sge;
 	x->wr_set_sge_list = wr_set_sge_list;
 	x->wr_set_inline_data = wr_set_inline_data;
@@ -243,6 +255,11 @@ static uint32_t read_nothing(struct ibv_cq_ex *x)
 	return 0;
 }
 
+static uint8_t read_sl(struct ibv_cq_ex *x)
+{
+	return ((struct cq *)x)->current.sl;
+}
+
 static uint8_t read_no_byte(struct ibv_cq_ex *x)
 {
 	(void)x;
@@ -297,7 +314,7 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex
 	x->read_src_qp = read_src_qp;
 	x->read_wc_flags = read_wc_flags;
 	x->read_slid = read_nothing;
-	x->read_sl = read_no_byte;
+	x->read_sl = read_sl;
 	x->read_dlid_path_bits = read_no_byte;
 	return x;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,11 +96,7 @@ int lib_open(void)
 	if (!once)
 		pthread_atfork(fork_begins, unlock, forked);
 	once = true;
-	const char *id = edge_device_node(lib.dev);
-	for (int i = 0; i < 8 && strlen(id) == 16; i++) {
-		char two[3] = { id[2 * i], id[2 * i + 1], 0 };
-		lib.node[i] = (unsigned char)strtoul(two, NULL, 16);
-	}
+	read_identity(edge_device_node(lib.dev), lib.node);
 	const uint64_t need = EDGE_FEATURE_DOMAINS | EDGE_FEATURE_MEMORY;
 	if ((edge_device_features(lib.dev) & need) != need) {
 		say("no device: the daemon is older and knows no domains; upgrade it");
@@ -151,33 +148,33 @@ void step(void)
 }
 
 /* Waits as the only one who sleeps in the device's descriptor. */
-static void lead(int fd, int ms)
+static bool lead(int fd, int ms)
 {
+	bool cut = false;
 	struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = edge_device_fd(lib.dev), .events = POLLIN } };
 	if (edge_device_poll(lib.dev) == 0 && edge_device_linger(lib.dev))
 		sched_yield();
 	else if (edge_device_arm(lib.dev))
-		poll(p, 2, ms);
+		cut = poll(p, 2, ms) < 0 && errno == EINTR;
 	lock();
 	watching = false;
 	edge_device_poll(lib.dev);
 	progress();
 	steps();
 	unlock();
+	return cut;
 }
 
-void wait_for(int fd, int ms)
+bool wait_for(int fd, int ms)
 {
 	lock();
 	bool leads = !watching;
 	watching = true;
 	unlock();
-	if (leads) {
-		lead(fd, ms);
-		return;
-	}
+	if (leads)
+		return lead(fd, ms);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	poll(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS);
+	return poll(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS) < 0 && errno == EINTR;
 }
 
 /* The thread. While the program takes completions itself it looks now and then; else it sleeps until there is
@@ -188,9 +185,10 @@ static void *help(void *arg)
 	unsigned seen = 0;
 	for (;;) {
 		lock();
-		progress();
-		bool awaits = steps();
 		bool busy = lib.polls != seen && lib.armed == 0;
+		if (!busy)
+			progress();
+		bool awaits = steps();
 		seen = lib.polls;
 		resting = busy;
 		uint64_t n;
@@ -224,7 +222,15 @@ void watch(struct watcher *w)
 	kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_attr_init(&a);
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+	sigset_t mine, before; /* signals are the program's threads', which some are to interrupt */
+	sigfillset(&mine);
+	sigdelset(&mine, SIGSEGV); /* adopt.c; and what the others say is an error of the thread's own */
+	sigdelset(&mine, SIGBUS);
+	sigdelset(&mine, SIGILL);
+	sigdelset(&mine, SIGFPE);
+	pthread_sigmask(SIG_SETMASK, &mine, &before);
 	helping = kick >= 0 && pthread_create(&t, &a, help, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&a);
 	if (!helping)
 		say("no thread: %s", strerror(errno));

@@ -3,7 +3,8 @@
  *
  * One device, edge0, stands for the daemon. A queue pair is a connection of libedge (qp.h), ordered, and of the domain
  * that its protection domain is: so one key of registered memory (memory.h) is good for all its connections, and what
- * follows a refused work request is not performed. A completion queue is a ring of this library (queue.h).
+ * follows a refused work request is not performed. Those of datagrams share one to each process (ud.h). A completion
+ * queue is a ring of this library (queue.h).
  *
  * The layers, from below, each with a header of its own; none includes or calls one above it (make layers), and what
  * layers above are told goes through pointers to functions.
@@ -12,8 +13,8 @@
  *   memory    maps.c what memory is; adopt.c taking memory over; seg.c registered ranges; stage.c memory of the
  *             library's; mr.c memory regions and keys
  *   queue     event.c events and descriptors that tell of them; cq.c completion queues
- *   endpoint  send.c, recv.c work requests; srq.c shared receive queues; link.c how queue pairs find each other;
- *             qp.c their states; ex.c the extended interfaces
+ *   endpoint  send.c, recv.c work requests; srq.c shared receive queues; ah.c, peer.c, ud.c datagrams (ud.h); link.c
+ *             how queue pairs find each other; qp.c their states; ex.c the extended interfaces
  *   verbs     device.c devices, contexts and what they tell of themselves; text.c words
  *
  * One lock, lib.mu, guards everything; functions here are called with it held, unless they are exported or their
@@ -48,6 +49,7 @@
 #define names_load edge_verbs_names_load
 #define ip_node edge_verbs_ip_node
 #define gid_at edge_verbs_gid_at
+#define own_gid edge_verbs_own_gid
 #define inbox_open edge_verbs_inbox_open
 #define inbox_close edge_verbs_inbox_close
 #define inbox_put edge_verbs_inbox_put
@@ -93,8 +95,8 @@ EXPORT void lock(void);
 EXPORT void unlock(void);
 void progress(void);             /* takes the completions that there are */
 EXPORT void step(void);                 /* runs the watchers */
-/* unlocked: until fd is readable (-1: none), something happens, or ms are over */
-EXPORT void wait_for(int fd, int ms);
+/* unlocked: until fd is readable (-1: none), something happens, or ms are over; true: until a signal came */
+EXPORT bool wait_for(int fd, int ms);
 EXPORT void wake_thread(void);          /* it looks at what has changed */
 EXPORT void watch(struct watcher *w);   /* for ever */
 EXPORT int64_t now_ms(void);
@@ -105,10 +107,13 @@ extern void (*lib_retry)(void);  /* some work has ended, and lib.starved was set
 
 /* names.c: unlocked but for names_load */
 void names_load(void);
+void read_identity(const char *hex, unsigned char id[8]); /* unchanged if it is none */
 int gid_count(void);
 EXPORT bool gid_at(int index, union ibv_gid *gid);
 /* The node that a GID names, as edge_dial takes it; false: nobody's. */
 bool gid_node(const union ibv_gid *gid, char node[65]);
+EXPORT int own_gid(const union ibv_gid *gid); /* of ours; -1: it is none */
+void gid_of(const char *identity, union ibv_gid *gid); /* that of index 0 of the node with that identity */
 /* Whether the node with that identity and, here, that name is the one of a GID. */
 bool gid_is(const union ibv_gid *gid, const char *identity, const char *name);
 EXPORT bool ip_node(const struct sockaddr *a, char node[65]);

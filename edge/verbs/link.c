@@ -4,6 +4,8 @@
  * both can tell; the other holds the request until it has been told of its peer, and accepts it only from the node that
  * its destination GID names. Both say their number, the number that they want, and half of the keys of their memory.
  *
+ * One that names itself dials and accepts, and has both ends.
+ *
  * That RTS does not wait: what is posted before the other side is there waits in the queue. A dial that finds nobody is
  * repeated, since the other process may be about to offer its service.
  */
@@ -13,10 +15,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "qp.h"
+#include "ud.h"
 
 enum { SLOTS = 1 << 12, PENDING = 128, OF_NODE = PENDING / 4, BUCKETS = 1024 };
-enum { HOLD_MS = 60000, DIAL_MS = 60000, AGAIN_MS = 50, CLOSE_MS = 500 };
+enum { HOLD_MS = 60000, DIAL_MS = 60000, AGAIN_MS = 50, CLOSE_MS = 500, RETRIES_MS = 500 };
 
 struct hello { char magic[4]; uint32_t from, to, high; };
 static const char magic[4] = "EVB1";
@@ -27,6 +29,8 @@ static edge_listener *listener;
 static uint32_t slot;
 static struct pending *pending;
 static unsigned npending, beginning; /* requests held; queue pairs that are not linked yet */
+static unsigned doubles; /* queue pairs with both ends of a connection */
+static bool retrying;    /* queue pairs have not given up peers that have gone */
 static struct qp *buckets[BUCKETS];
 
 uint32_t link_slot(void)
@@ -44,7 +48,59 @@ struct qp *link_qp(const edge_conn *c)
 	struct qp *q = *bucket(c);
 	while (q != NULL && q->link.conn != c)
 		q = q->link.next;
+	for (int i = 0; q == NULL && doubles > 0 && i < MAX_QP; i++)
+		if (qps[i] != NULL && qps[i]->link.back == c)
+			q = qps[i];
 	return q;
+}
+
+edge_conn *link_receiving(const struct qp *q)
+{
+	return q->link.back != NULL ? q->link.back : q->link.conn;
+}
+
+bool link_gives_up(struct qp *q, int err)
+{
+	struct link *l = &q->link;
+	if (err != EDGE_ERR_PEER_CLOSED && err != EDGE_ERR_RESET)
+		return true;
+	int64_t now = now_ms();
+	if (l->given_up == 0) {
+		const struct ibv_qp_attr *a = &q->attr; /* the specification: 4.096 us, doubled timeout times, for each try */
+		int64_t ms = (INT64_C(4096) << a->timeout % 32) * (a->retry_cnt + 1) / 1000000;
+		l->given_up = now + (a->timeout != 0 && ms < RETRIES_MS ? ms : RETRIES_MS);
+		retrying = true;
+		wake_thread();
+	}
+	return now >= l->given_up;
+}
+
+static void look_at_retries(void)
+{
+	retrying = false;
+	for (int i = 0; i < MAX_QP; i++) {
+		struct qp *q = qps[i];
+		if (q == NULL || q->link.given_up == 0 || q->qp.state != IBV_QPS_RTS)
+			continue;
+		if (now_ms() >= q->link.given_up)
+			send_retire(q);
+		else
+			retrying = true;
+	}
+}
+
+static bool is_own_peer(const struct qp *q)
+{
+	return q->qp.qp_num == q->attr.dest_qp_num && own_gid(&q->attr.ah_attr.grh.dgid) >= 0;
+}
+
+static void drop_back(struct qp *q)
+{
+	if (q->link.back == NULL)
+		return;
+	edge_conn_free(q->link.back);
+	q->link.back = NULL;
+	doubles--;
 }
 
 static void enter(struct qp *q, edge_conn *c)
@@ -68,7 +124,7 @@ static void linked(struct qp *q, uint32_t high)
 {
 	q->link.state = LINKED;
 	q->link.high = high;
-	int err = q->srq != NULL ? edge_queue_serve(q->srq->queue, q->link.conn, ASK_MS) : 0;
+	int err = q->srq != NULL ? edge_queue_serve(q->srq->queue, link_receiving(q), ASK_MS) : 0;
 	if (err != 0)
 		say("queue pair %#x takes nothing from its shared receive queue: %s", q->qp.qp_num, edge_message(err));
 	recv_issue(q);
@@ -140,6 +196,7 @@ static void look_at_dial(struct qp *q)
 	}
 	leave(q);
 	edge_conn_free(c);
+	drop_back(q);
 	if (may_come(err) && now_ms() < q->link.until) {
 		q->link.again = now_ms() + AGAIN_MS;
 		return;
@@ -160,6 +217,11 @@ static void take(struct qp *q, struct pending *p)
 		say("queue pair %#x does not accept: %s", q->qp.qp_num, edge_message(err));
 		return; /* the peer dials anew */
 	}
+	if (is_own_peer(q)) { /* it is linked when it knows that the dial was accepted */
+		q->link.back = c;
+		doubles++;
+		return;
+	}
 	beginning--;
 	enter(q, c);
 	linked(q, p->hello.high);
@@ -170,7 +232,10 @@ static struct qp *meant(const struct pending *p, bool *never)
 {
 	struct qp *q = qps[p->hello.to % MAX_QP];
 	*never = now_ms() >= p->until;
-	if (q == NULL || q->qp.qp_num != p->hello.to || q->link.state != AWAITED || q->attr.dest_qp_num != p->hello.from)
+	if (q == NULL || q->qp.qp_num != p->hello.to || q->attr.dest_qp_num != p->hello.from)
+		return NULL;
+	bool awaits = q->link.state == AWAITED || (q->link.state == DIALING && q->link.back == NULL && is_own_peer(q));
+	if (!awaits)
 		return NULL;
 	if (gid_is(&q->attr.ah_attr.grh.dgid, edge_request_node(p->request), edge_request_peer(p->request)))
 		return q;
@@ -210,6 +275,10 @@ static void hold(edge_request *r)
 {
 	size_t n;
 	const struct hello *h = edge_request_data(r, &n);
+	if (n == sizeof ud_magic && memcmp(h, ud_magic, n) == 0) {
+		peer_accept(r);
+		return;
+	}
 	struct pending *p = n == sizeof *h && memcmp(h->magic, magic, 4) == 0 && may_wait(r) ? calloc(1, sizeof *p) : NULL;
 	if (p == NULL) {
 		edge_request_refuse(r, n == sizeof *h ? "too many requests wait for their queue pairs" : "not a queue pair's");
@@ -231,7 +300,9 @@ static bool look(void)
 	for (int i = 0; beginning > 0 && i < MAX_QP; i++)
 		if (qps[i] != NULL && qps[i]->link.state == DIALLING)
 			look_at_dial(qps[i]);
-	return beginning > 0;
+	if (retrying)
+		look_at_retries();
+	return peers_look() || beginning > 0 || retrying;
 }
 
 int links_open(void)
@@ -269,7 +340,7 @@ void link_begin(struct qp *q)
 	}
 	union ibv_gid ours;
 	gid_at(a->ah_attr.grh.sgid_index, &ours);
-	int order = q->qp.qp_num != a->dest_qp_num ? (q->qp.qp_num > a->dest_qp_num ? 1 : -1) :
+	int order = q->qp.qp_num != a->dest_qp_num ? (q->qp.qp_num > a->dest_qp_num ? 1 : -1) : is_own_peer(q) ? 0 :
 		memcmp(ours.raw, a->ah_attr.grh.dgid.raw, sizeof ours.raw);
 	beginning++;
 	l->state = AWAITED;
@@ -286,6 +357,8 @@ void link_end(struct qp *q)
 		beginning--;
 	if (l->conn != NULL)
 		edge_conn_abort(l->conn);
+	if (l->back != NULL)
+		edge_conn_abort(l->back);
 	if (l->state != ALONE) {
 		l->state = BROKEN;
 		l->err = IBV_WC_WR_FLUSH_ERR;
@@ -333,6 +406,7 @@ void link_close(struct qp *q)
 		leave(q);
 		edge_conn_free(c);
 	}
+	drop_back(q);
 	*l = (struct link){ 0 };
 }
 
@@ -344,9 +418,11 @@ void link_down(struct qp *q)
 
 void links_forked(void)
 {
+	peers_forked();
 	listener = NULL;
 	pending = NULL;
-	npending = beginning = 0;
+	npending = beginning = doubles = 0;
+	retrying = false;
 	memset(buckets, 0, sizeof buckets);
 	memset(qps, 0, sizeof qps);
 }

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "memory.h"
 
@@ -73,4 +75,33 @@ bool maps_heap(uintptr_t at, struct mapping *heap)
 	*heap = (struct mapping){ 0 };
 	maps_each(at, at + 1, first, heap);
 	return heap->heap && heap->plain && heap->start <= at && at < heap->end;
+}
+
+/* The size of an allocation that malloc mapped at that page, by what malloc (of glibc) writes at its beginning: nothing,
+ * and the size with the second bit set; 0: there is none. A copy by the kernel, since the page may go at any time. */
+static size_t allocated(uintptr_t page)
+{
+	size_t head[2];
+	struct iovec to = { head, sizeof head }, from = { (void *)page, sizeof head };
+	if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != sizeof head)
+		return 0;
+	return head[0] == 0 && head[1] % PAGE == 2 ? head[1] - 2 : 0;
+}
+
+bool maps_allocation(uintptr_t start, uintptr_t end, struct mapping *whole)
+{
+	struct mapping m = { 0 };
+	maps_each(start, start + 1, first, &m);
+	if (!m.plain || m.start > start || m.end < end)
+		return false;
+	for (uintptr_t page = m.start, size; page <= start; page += size != 0 ? size : PAGE) {
+		size = allocated(page);
+		if (size > m.end - page)
+			size = 0;
+		if (size > 0 && page + size >= end) {
+			*whole = (struct mapping){ .start = page, .end = page + size, .plain = true };
+			return true;
+		}
+	}
+	return false;
 }

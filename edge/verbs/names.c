@@ -22,6 +22,14 @@ static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0x
 static union ibv_gid gids[GIDS];
 static int ngids;
 
+void read_identity(const char *hex, unsigned char id[8])
+{
+	for (int i = 0; i < 8 && strlen(hex) == 16; i++) {
+		char two[3] = { hex[2 * i], hex[2 * i + 1], 0 };
+		id[i] = (unsigned char)strtoul(two, NULL, 16);
+	}
+}
+
 static void passed_over(const char *format, ...)
 {
 	char line[400];
@@ -77,10 +85,30 @@ bool gid_at(int index, union ibv_gid *gid)
 	return true;
 }
 
+int own_gid(const union ibv_gid *gid)
+{
+	int i = ngids;
+	while (--i >= 0 && memcmp(&gids[i], gid, sizeof *gid) != 0)
+		;
+	return i;
+}
+
+void gid_of(const char *identity, union ibv_gid *gid)
+{
+	memcpy(gid->raw, by_identity, 8);
+	read_identity(identity, gid->raw + 8);
+}
+
 static void write_identity(const unsigned char id[8], char node[65])
 {
 	for (int i = 0; i < 8; i++)
 		sprintf(node + 2 * i, "%02x", id[i]);
+}
+
+static bool is_loopback(const union address *a)
+{
+	return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr) :
+		ntohl(a->in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 bool ip_node(const struct sockaddr *sa, char node[65])
@@ -96,6 +124,10 @@ bool ip_node(const struct sockaddr *sa, char node[65])
 		memcpy(&a.in, sa, sizeof a.in);
 	else
 		return false;
+	if (is_loopback(&a)) {
+		write_identity(lib.node, node);
+		return true;
+	}
 	const char *name = map_peer(&a, address_port(&a));
 	if (name == NULL || strlen(name) > 64)
 		return false;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "qp.h"
+#include "ud.h"
 
 struct qp *qps[MAX_QP];
 
@@ -54,7 +54,7 @@ void qp_error(struct qp *q)
 	send_flush(q);
 	recv_flush(q);
 	if (q->srq != NULL)
-		async_tell(q->qp.context, IBV_EVENT_QP_LAST_WQE_REACHED, &q->qp);
+		async_tell(q->qp.context, IBV_EVENT_QP_LAST_WQE_REACHED, &q->qp, &q->told);
 }
 
 static bool valid(const struct ibv_qp_init_attr *a)
@@ -89,7 +89,8 @@ static unsigned ring_size(unsigned n)
 
 struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
-	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC) {
+	bool ud = a->qp_type == IBV_QPT_UD;
+	if ((a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && !ud) || (ud && a->srq != NULL)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -116,17 +117,21 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	pthread_mutex_init(&q->qp.mutex, NULL);
 	pthread_cond_init(&q->qp.cond, NULL);
 	lock();
-	bool ok = q->sq.ring != NULL && q->rq.ring != NULL && number(q);
+	int err = ud ? peers_open() : 0;
+	bool ok = err == 0 && q->sq.ring != NULL && q->rq.ring != NULL && number(q);
 	if (ok) {
 		((struct pd *)pd)->refs++;
 		((struct cq *)a->send_cq)->users++;
 		((struct cq *)a->recv_cq)->users++;
 		if (q->srq != NULL)
 			q->srq->users++;
-	}
+	} else if (ud && err == 0)
+		peers_close();
 	unlock();
 	if (ok)
 		return &q->qp;
+	if (err != 0)
+		say("no queue pair for datagrams: %s", edge_message(err));
 	free(q->sq.ring);
 	free(q->rq.ring);
 	free(q);
@@ -159,7 +164,7 @@ static bool follows(const struct qp *q, enum ibv_qp_state to, int mask)
 	switch (to) {
 	case IBV_QPS_RESET: case IBV_QPS_ERR: return true;
 	case IBV_QPS_INIT: return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
-	case IBV_QPS_RTR: return from == IBV_QPS_INIT && (mask & IBV_QP_AV) && (mask & IBV_QP_DEST_QPN);
+	case IBV_QPS_RTR: return from == IBV_QPS_INIT && (is_ud(q) || ((mask & IBV_QP_AV) && (mask & IBV_QP_DEST_QPN)));
 	case IBV_QPS_RTS: return from == IBV_QPS_RTR || from == IBV_QPS_RTS;
 	default: return false; /* SQD, SQE */
 	}
@@ -205,7 +210,7 @@ static bool reset(struct qp *q)
 	link_close(q);
 	for (unsigned i = q->sq.tail; i != q->sq.head; i++)
 		if (q->sq.ring[i % q->sq.room].pending == 0)
-			stage_put(q->sq.ring[i % q->sq.room].stage);
+			send_drop(&q->sq.ring[i % q->sq.room]);
 	for (unsigned i = q->rq.tail; i != q->rq.head; i++)
 		if (!q->rq.ring[i % q->rq.room].posted)
 			stage_put(q->rq.ring[i % q->rq.room].stage);
@@ -239,7 +244,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 			qp_error(q);
 		} else {
 			qp->state = to;
-			if (to == IBV_QPS_RTR && q->link.state == ALONE) /* else librdmacm has linked it */
+			if (to == IBV_QPS_RTR && q->link.state == ALONE && !is_ud(q)) /* else librdmacm has linked it */
 				link_begin(q);
 			if (to == IBV_QPS_RTS)
 				send_issue(q);
@@ -255,13 +260,17 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	lock();
 	bool unused = reset(q);
 	qps[qp->qp_num % MAX_QP] = NULL;
+	if (is_ud(q))
+		peers_close();
 	((struct pd *)qp->pd)->refs--;
 	((struct cq *)qp->send_cq)->users--;
 	((struct cq *)qp->recv_cq)->users--;
 	if (q->srq != NULL)
 		q->srq->users--;
 	inbox_forget(&context_of(qp->context)->events, qp);
+	unsigned told = q->told;
 	unlock();
+	async_wait(&qp->mutex, &qp->cond, &qp->events_completed, told);
 	if (!unused)
 		return 0; /* libedge may name it yet */
 	free(q->batch);

@@ -13,10 +13,12 @@ struct send {
 	struct work work;
 	struct qp *qp;
 	uint64_t wr_id, address, compare, operand, result;
-	uint32_t rkey, imm, size;
+	uint32_t rkey, imm, size; /* rkey of a datagram: the number of the queue pair that it goes to */
+	uint32_t key;          /* of a datagram: the Q_Key */
+	struct ah *ah;         /* of a datagram: the receiver's node */
 	uint16_t pending;      /* operations of libedge that go on */
 	uint8_t opcode, nsge;
-	bool signaled, fenced, done, half; /* half: of two operations the first is posted */
+	bool signaled, solicited, fenced, done, half; /* half: of two operations the first is posted */
 	bool inlined;
 	int err;               /* 0, an enum ibv_wc_status, or an error of libedge */
 	struct stage *stage;   /* has the bytes; NULL: they are in sge's memory, or in bytes */
@@ -48,10 +50,12 @@ struct link { /* link.c */
 	enum linking state;
 	bool closing;          /* a thread waits in link_close */
 	edge_conn *conn;
+	edge_conn *back;       /* the other end of conn, if the queue pair is its own peer: there messages arrive; or NULL */
 	char node[65];         /* of the peer, as it is dialled */
 	uint32_t high;         /* half of the keys of the peer's protection domain */
 	int err;               /* why it is broken */
 	int64_t until, again;  /* ms: when dialling is over; when it begins anew */
+	int64_t given_up;      /* ms: when work requests may fail since the peer has gone; 0: it has not */
 	struct qp *next;       /* of the same bucket of connections */
 };
 
@@ -64,6 +68,7 @@ struct qp {
 	struct srq *srq;
 	struct link link;
 	unsigned pending;      /* operations of libedge that name this */
+	unsigned told;         /* asynchronous events that the program took */
 	struct batch *batch;   /* of the extended interface */
 };
 
@@ -71,16 +76,25 @@ struct srq {
 	struct ibv_srq srq;
 	edge_queue *queue;
 	struct recv *all, *unused, *waiting, **last_waiting;
-	unsigned room, posted, limit, users, pending;
+	unsigned room, posted, limit, users, pending, told;
 };
 
 #define PD(q) ((struct pd *)(q)->qp.pd)
+
+static inline bool is_ud(const struct qp *q)
+{
+	return q->qp.qp_type == IBV_QPT_UD;
+}
+
+struct ah;
+void ah_put(struct ah *h); /* ah.c: one reference less; NULL is none */
 
 /* send.c */
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad); /* unlocked */
 void send_issue(struct qp *q);  /* gives libedge what waits */
 void send_retire(struct qp *q); /* reports what is done, in order */
 void send_flush(struct qp *q);
+void send_drop(struct send *s);  /* frees what it has */
 
 /* recv.c */
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad); /* unlocked */
@@ -104,6 +118,10 @@ void link_begin(struct qp *q);   /* the queue pair knows its peer */
 void link_end(struct qp *q);     /* at once; what was posted comes back */
 void link_close(struct qp *q);   /* in good order; unlocks meanwhile */
 struct qp *link_qp(const edge_conn *c);
+/* Whether a failure may be told of. That the peer has gone a NIC notices only after its retries, and a program may be done
+ * with it before. */
+bool link_gives_up(struct qp *q, int err);
+edge_conn *link_receiving(const struct qp *q); /* the connection on which messages arrive */
 void links_forked(void);         /* in the child: those of the parent are nothing to it */
 EXPORT void link_up(struct qp *q, edge_conn *c, uint32_t high); /* librdmacm has connected it */
 EXPORT void link_down(struct qp *q); /* and ends that in good order: IBV_QPS_ERR; unlocks meanwhile */

@@ -112,7 +112,7 @@ void recv_issue(struct qp *q)
 	struct rq *rq = &q->rq;
 	while (rq->next != rq->head && q->link.state == LINKED && recv_room(rq->next - rq->tail, OF_ONE)) {
 		struct recv *r = &rq->ring[rq->next % rq->room];
-		int err = recv_post(r, PD(q), q->link.conn, NULL);
+		int err = recv_post(r, PD(q), link_receiving(q), NULL);
 		if (err == EDGE_ERR_AGAIN)
 			break;
 		rq->next++;

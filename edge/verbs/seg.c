@@ -1,7 +1,8 @@
 /*
  * Segments: the ranges of whole pages that were taken over, which do not overlap. Memory regions share them, since two
- * buffers that malloc gave may share a page. A heap is taken over as a whole, so that the regions in it lie in one
- * segment each: a peer names a region by one key, which is of one segment.
+ * buffers that malloc gave may share a page. A heap is taken over as a whole, and so is what malloc mapped for one
+ * allocation, so that the regions in it lie in one segment each: a peer names a region by one key, which is of one
+ * segment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 #include "memory.h"
 
-enum { MOST_HEAP = 64 << 20, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
+enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = 1 << 30, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
 
 static struct seg **segs; /* in the order of addresses */
 static int nsegs, room;
@@ -62,18 +63,9 @@ static int refusal(int err)
 	return err == EDGE_ERR_MEMLOCK || err == EDGE_ERR_LIMIT || err == EDGE_ERR_NO_MEMORY ? ENOMEM : EIO;
 }
 
-/* Takes memory over and registers it: what lies between two segments, or all of the heap there. */
-static int add(uintptr_t start, uintptr_t end, struct seg **made)
+/* Takes memory over and registers it. */
+static int take(uintptr_t start, uintptr_t end, struct seg **made)
 {
-	int at = place(start);
-	struct mapping heap;
-	if (maps_heap(start, &heap) && heap.end - heap.start <= MOST_HEAP && heap.end >= end) {
-		uintptr_t low = at > 0 ? segs[at - 1]->end : 0, high = at < nsegs ? segs[at]->start : UINTPTR_MAX;
-		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
-		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
-		start = heap.start > low ? heap.start : low;
-		end = heap.end < high ? heap.end : high;
-	}
 	if (nsegs == room) {
 		struct seg **more = realloc(segs, (size_t)(room + 64) * sizeof *more);
 		if (more == NULL)
@@ -97,9 +89,27 @@ static int add(uintptr_t start, uintptr_t end, struct seg **made)
 		free(s);
 		return err;
 	}
+	int at = place(start);
 	memmove(&segs[at + 1], &segs[at], (size_t)(nsegs++ - at) * sizeof *segs);
 	segs[at] = *made = s;
 	return 0;
+}
+
+/* Takes over what lies between two segments, or all of the heap or the allocation there, if that can be had. */
+static int add(uintptr_t start, uintptr_t end, struct seg **made)
+{
+	int at = place(start);
+	uintptr_t low = at > 0 ? segs[at - 1]->end : 0, high = at < nsegs ? segs[at]->start : UINTPTR_MAX;
+	struct mapping all;
+	bool heap = maps_heap(start, &all), part = heap || maps_allocation(start, end, &all);
+	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end)
+		return take(start, end, made);
+	if (heap) {
+		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
+		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
+	}
+	int err = take(all.start > low ? all.start : low, all.end < high ? all.end : high, made);
+	return err == ENOMEM ? take(start, end, made) : err;
 }
 
 /* Whether memory is of the stack that we run on, whose pages cannot be exchanged under us. */

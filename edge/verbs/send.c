@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "qp.h"
+#include "ud.h"
 
 static const uint8_t completes_as[] = { [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE, [IBV_WR_SEND] = IBV_WC_SEND, [IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
@@ -23,13 +23,23 @@ static bool is_atomic(int opcode)
 	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+void send_drop(struct send *s)
+{
+	stage_put(s->stage);
+	ah_put(s->ah);
+	s->stage = NULL;
+	s->ah = NULL;
+}
+
 void send_retire(struct qp *q)
 {
 	struct sq *sq = &q->sq;
 	while (sq->tail != sq->next && sq->ring[sq->tail % sq->room].done) {
-		struct send *s = &sq->ring[sq->tail++ % sq->room];
-		stage_put(s->stage);
-		s->stage = NULL;
+		struct send *s = &sq->ring[sq->tail % sq->room];
+		if (q->qp.state == IBV_QPS_RTS && !link_gives_up(q, s->err))
+			return;
+		sq->tail++;
+		send_drop(s);
 		bool flushed = q->qp.state == IBV_QPS_ERR;
 		int status = flushed ? IBV_WC_WR_FLUSH_ERR : qp_wc_status(s->err, false);
 		if (status != IBV_WC_SUCCESS && !flushed)
@@ -187,12 +197,12 @@ static int issue(struct qp *q, struct send *s)
 void send_issue(struct qp *q)
 {
 	struct sq *sq = &q->sq;
-	if (sq->busy || (q->link.state != LINKED && q->link.state != BROKEN))
+	if (sq->busy || (q->link.state != LINKED && q->link.state != BROKEN && !is_ud(q)))
 		return;
 	sq->busy = true; /* what fails on the way leads here again */
 	while (sq->next != sq->head && q->qp.state == IBV_QPS_RTS) {
 		struct send *s = &sq->ring[sq->next % sq->room];
-		int err = q->link.state == BROKEN ? q->link.err : issue(q, s);
+		int err = q->link.state == BROKEN ? q->link.err : is_ud(q) ? ud_issue(q, s) : issue(q, s);
 		if (err == EDGE_ERR_AGAIN) {
 			lib.starved = true;
 			break;
@@ -212,14 +222,14 @@ void send_issue(struct qp *q)
 /* Copies inline data. */
 static int take_inline(struct send *s, const struct ibv_send_wr *wr)
 {
-	size_t n = 0;
+	size_t n = 0, before = is_ud(s->qp) ? sizeof(struct head) : 0;
 	for (int i = 0; i < wr->num_sge; i++)
 		n += wr->sg_list[i].length;
 	if (n > s->qp->init.cap.max_inline_data)
 		return EINVAL;
-	if (n > sizeof s->bytes && (s->stage = stage_get(n)) == NULL)
+	if (before + n > sizeof s->bytes && (s->stage = stage_get(before + n)) == NULL)
 		return ENOMEM;
-	char *to = s->stage != NULL ? s->stage->bytes : s->bytes;
+	char *to = s->stage != NULL ? s->stage->bytes + before : s->bytes;
 	for (int i = 0; i < wr->num_sge; to += wr->sg_list[i++].length)
 		memcpy(to, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 	s->size = (uint32_t)n;
@@ -239,9 +249,12 @@ static int enter(struct qp *q, const struct ibv_send_wr *wr)
 		return EOPNOTSUPP; /* memory windows, offloads */
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > q->init.cap.max_send_sge)
 		return EINVAL;
+	if (is_ud(q) && ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || wr->wr.ud.ah == NULL))
+		return EINVAL;
 	struct send *s = &sq->ring[sq->head % sq->room];
 	*s = (struct send){ .work.done = sent, .qp = q, .wr_id = wr->wr_id, .opcode = (uint8_t)wr->opcode,
 		.nsge = (uint8_t)wr->num_sge, .imm = wr->imm_data, .fenced = wr->send_flags & IBV_SEND_FENCE,
+		.solicited = wr->send_flags & IBV_SEND_SOLICITED,
 		.signaled = q->init.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) };
 	if (is_atomic(wr->opcode)) {
 		bool swaps = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
@@ -249,6 +262,9 @@ static int enter(struct qp *q, const struct ibv_send_wr *wr)
 		s->rkey = wr->wr.atomic.rkey;
 		s->operand = swaps ? wr->wr.atomic.swap : wr->wr.atomic.compare_add;
 		s->compare = swaps ? wr->wr.atomic.compare_add : 0;
+	} else if (is_ud(q)) {
+		s->rkey = wr->wr.ud.remote_qpn;
+		s->key = wr->wr.ud.remote_qkey >> 31 ? q->attr.qkey : wr->wr.ud.remote_qkey; /* the specification's rule */
 	} else {
 		s->address = wr->wr.rdma.remote_addr;
 		s->rkey = wr->wr.rdma.rkey;
@@ -257,9 +273,12 @@ static int enter(struct qp *q, const struct ibv_send_wr *wr)
 	if (wr->num_sge > 0)
 		memcpy(s->sge, wr->sg_list, sizeof s->sge[0] * (size_t)wr->num_sge);
 	int err = (wr->send_flags & IBV_SEND_INLINE) && !reads ? take_inline(s, wr) : 0;
-	if (err == 0)
-		sq->head++;
-	return err;
+	if (err != 0)
+		return err;
+	if (is_ud(q))
+		(s->ah = (struct ah *)wr->wr.ud.ah)->refs++;
+	sq->head++;
+	return 0;
 }
 
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

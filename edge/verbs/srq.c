@@ -40,7 +40,7 @@ static void received(struct work *w, const edge_completion *c)
 	s->unused = r;
 	if (s->limit > 0 && s->posted < s->limit) {
 		s->limit = 0;
-		async_tell(s->srq.context, IBV_EVENT_SRQ_LIMIT_REACHED, &s->srq);
+		async_tell(s->srq.context, IBV_EVENT_SRQ_LIMIT_REACHED, &s->srq, &s->told);
 	}
 	srq_issue(s);
 }
@@ -120,7 +120,7 @@ EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 		s->limit = a->srq_limit;
 	if (s->limit > 0 && s->posted < s->limit) {
 		s->limit = 0;
-		async_tell(srq->context, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+		async_tell(srq->context, IBV_EVENT_SRQ_LIMIT_REACHED, srq, &s->told);
 	}
 	unlock();
 	return 0;
@@ -158,7 +158,10 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 			((struct pd *)srq->pd)->refs--;
 	}
 	bool unused = s->pending == 0;
+	unsigned told = s->told;
 	unlock();
+	if (err == 0)
+		async_wait(&srq->mutex, &srq->cond, &srq->events_completed, told);
 	if (err == 0 && unused) {
 		free(s->all);
 		free(s);

@@ -4,6 +4,9 @@
  * belongs to is said by the map that edge-run has as well. The private data of the program travel with the dial,
  * behind a struct of ours.
  *
+ * Of datagrams (RDMA_PS_UDP) the service is rdma/uPORT. It tells the number and the Q_Key of a queue pair, and the
+ * connection ends.
+ *
  *   event.c     channels, and the events in them
  *   id.c        identifiers and their addresses
  *   connect.c   listening, dialling, accepting, and the ends
@@ -20,10 +23,11 @@
 #include "qp.h"
 
 enum { PRIVATE = 255 };
+#define IS_UD(v) ((v)->id.ps == RDMA_PS_UDP)
 
 struct greeting { /* in dial and accept */
 	char magic[4];
-	uint32_t qpn, high;     /* of the queue pair; half of its domain's keys */
+	uint32_t qpn, high;     /* of the queue pair; half of its domain's keys, or its Q_Key */
 	unsigned char ip[16];   /* of the dialling side, IPv4 as ::ffff:a.b.c.d */
 	uint16_t port;
 	uint8_t size;           /* of data */

@@ -24,8 +24,10 @@ static struct qp *qp_of(const struct id *v)
 static size_t greet(struct greeting *g, const struct id *v, const struct rdma_conn_param *p)
 {
 	const struct qp *q = qp_of(v);
-	*g = (struct greeting){ .qpn = q != NULL ? q->qp.qp_num : 0, .high = q != NULL ? PD(q)->high : 0, .responder = 16,
+	*g = (struct greeting){ .qpn = q != NULL ? q->qp.qp_num : 0, .responder = 16,
 		.initiator = 16, .rnr = 7, .port = port_of(&v->id.route.addr.src_addr) };
+	if (q != NULL)
+		g->high = is_ud(q) ? q->attr.qkey : PD(q)->high;
 	memcpy(g->magic, magic, 4);
 	write_ip(&v->id.route.addr.src_addr, g->ip);
 	if (p != NULL) {
@@ -48,9 +50,9 @@ static bool heed(struct greeting *g, const void *data, size_t size)
 	return memcmp(g->magic, magic, 4) == 0 && g->size == size - offsetof(struct greeting, data);
 }
 
-static void service_of(char name[32], const struct sockaddr *a)
+static void service_of(char name[32], const struct id *v, const struct sockaddr *a)
 {
-	snprintf(name, 32, "rdma/%u", port_of(a));
+	snprintf(name, 32, "rdma/%s%u", IS_UD(v) ? "u" : "", port_of(a));
 }
 
 EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
@@ -63,7 +65,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 	for (int i = 0; err == EDGE_ERR_EXISTS && i < (v->chosen ? TRIES : 1); i++) {
 		if (i > 0)
 			choose_port(v);
-		service_of(service, &id->route.addr.src_addr);
+		service_of(service, v, &id->route.addr.src_addr);
 		err = edge_listen(lib.dev, service, &v->listener, ASK_MS);
 	}
 	if (err == 0)
@@ -80,7 +82,7 @@ static void join(struct id *v)
 {
 	struct qp *q = qp_of(v);
 	v->standing = UP;
-	if (q == NULL)
+	if (q == NULL || IS_UD(v))
 		return;
 	q->attr.dest_qp_num = v->peer.qpn;
 	q->attr.rnr_retry = v->rnr;
@@ -95,8 +97,8 @@ static void dial(struct id *v)
 	char service[32];
 	const struct qp *q = qp_of(v);
 	edge_dial_options o = { .size = sizeof o, .ordered = 1, .data = &v->ours,
-		.data_size = offsetof(struct greeting, data) + v->ours.size, .domain = q != NULL ? PD(q)->number : 0 };
-	service_of(service, &v->id.route.addr.dst_addr);
+		.data_size = offsetof(struct greeting, data) + v->ours.size, .domain = q != NULL && !is_ud(q) ? PD(q)->number : 0 };
+	service_of(service, v, &v->id.route.addr.dst_addr);
 	int err = edge_dial_start(lib.dev, v->node, service, &o, &v->conn, DIAL_MS);
 	v->standing = err == 0 ? CALLING : IDLE;
 	if (err == 0)
@@ -140,21 +142,22 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 		v->rnr = p != NULL ? p->rnr_retry_count : v->peer.rnr;
 		size_t n = greet(&g, v, p);
 		const struct qp *q = qp_of(v);
-		if (q != NULL)
+		if (q != NULL && !IS_UD(v))
 			edge_request_join(v->request, PD(q)->number);
 		err = edge_request_accept(v->request, &g, n, &v->conn, ASK_MS);
 		v->request = NULL;
 	}
 	if (err == 0) {
 		join(v);
-		tell(v, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+		if (!IS_UD(v))
+			tell(v, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
 	}
 	unlock();
 	if (err != 0) {
 		say("accepting: %s", edge_message(err));
 		return fails(err == EDGE_ERR_INVALID ? EINVAL : ECONNRESET);
 	}
-	return await(v);
+	return IS_UD(v) ? 0 : await(v);
 }
 
 /* The reason has the program's data, in hexadecimal. */
@@ -265,6 +268,13 @@ static void dialled(struct id *v)
 	const void *data = err == 0 ? edge_conn_data(v->conn, &n) : NULL;
 	if (err == 0 && !heed(&v->peer, data, n))
 		err = EDGE_ERR_STRANGER;
+	if (err == 0 && IS_UD(v)) {
+		edge_conn_free(v->conn);
+		v->conn = NULL;
+		v->standing = UP;
+		tell(v, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, &v->peer);
+		return;
+	}
 	if (err == 0) {
 		bool own = v->id.qp != NULL;
 		join(v);
@@ -309,6 +319,11 @@ bool cm_look(void)
 				v->conn = NULL; /* the program ended it */
 			if (v->conn == NULL || edge_conn_error(v->conn) == 0)
 				break;
+			if (IS_UD(v)) { /* the peer knows what it asked for */
+				edge_conn_free(v->conn);
+				v->conn = NULL;
+				break;
+			}
 			v->standing = OVER;
 			tell(v, NULL, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
 			break;

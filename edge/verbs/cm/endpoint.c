@@ -32,8 +32,13 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 	if (id->qp == NULL)
 		return -1;
 	id->pd = pd;
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	return ibv_modify_qp(id->qp, &init, IBV_QP_STATE | IBV_QP_PORT);
+	struct ibv_qp_attr to = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = RDMA_UDP_QKEY };
+	int err = ibv_modify_qp(id->qp, &to, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_QKEY);
+	for (int i = 0; err == 0 && id->ps == RDMA_PS_UDP && i < 2; i++) { /* it needs no peer */
+		to.qp_state = i == 0 ? IBV_QPS_RTR : IBV_QPS_RTS;
+		err = ibv_modify_qp(id->qp, &to, IBV_QP_STATE);
+	}
+	return err == 0 ? 0 : fails(err);
 }
 
 EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *a)
@@ -94,9 +99,12 @@ EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *a, int *
 		a->port_num = 1;
 		a->pkey_index = 0;
 		a->qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-		*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+		a->qkey = RDMA_UDP_QKEY;
+		*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | (IS_UD(v) ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 		return 0;
 	case IBV_QPS_RTR:
+		if (IS_UD(v))
+			return 0;
 		a->ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh.hop_limit = 64 };
 		write_ip(&id->route.addr.dst_addr, a->ah_attr.grh.dgid.raw);
 		a->path_mtu = IBV_MTU_4096;
@@ -108,12 +116,15 @@ EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *a, int *
 			IBV_QP_MIN_RNR_TIMER;
 		return 0;
 	case IBV_QPS_RTS:
+		a->sq_psn = 0;
+		*mask |= IBV_QP_SQ_PSN;
+		if (IS_UD(v))
+			return 0;
 		a->timeout = 14;
 		a->retry_cnt = 7;
 		a->rnr_retry = v->rnr;
-		a->sq_psn = 0;
 		a->max_rd_atomic = v->peer.responder;
-		*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+		*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 		return 0;
 	default:
 		return fails(EINVAL);

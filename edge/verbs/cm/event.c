@@ -33,9 +33,20 @@ void tell(struct id *about, struct id *listen, enum rdma_cm_event_type type, int
 	e->cm.listen_id = listen != NULL ? &listen->id : NULL;
 	e->cm.event = type;
 	e->cm.status = status;
-	if (g != NULL) {
-		struct rdma_conn_param *p = &e->cm.param.conn;
+	if (g != NULL)
 		memcpy(e->data, g->data, g->size);
+	if (g != NULL && IS_UD(about)) {
+		e->cm.param.ud = (struct rdma_ud_param){ .private_data = g->size > 0 ? e->data : NULL,
+			.private_data_len = g->size, .ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 },
+			.qp_num = g->qpn, .qkey = g->high };
+		union ibv_gid ours;
+		struct ibv_global_route *r = &e->cm.param.ud.ah_attr.grh;
+		write_ip(&about->id.route.addr.dst_addr, r->dgid.raw);
+		write_ip(&about->id.route.addr.src_addr, ours.raw);
+		int index = own_gid(&ours);
+		r->sgid_index = (uint8_t)(index > 0 ? index : 0);
+	} else if (g != NULL) {
+		struct rdma_conn_param *p = &e->cm.param.conn;
 		*p = (struct rdma_conn_param){ .private_data = g->size > 0 ? e->data : NULL, .private_data_len = g->size,
 			.responder_resources = g->initiator, .initiator_depth = g->responder, .flow_control = 1, .retry_count = 7,
 			.rnr_retry_count = g->rnr, .qp_num = g->qpn };

@@ -1,4 +1,5 @@
 /* Identifiers and their addresses. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -65,7 +66,8 @@ struct id *id_make(struct rdma_event_channel *channel, void *of, enum rdma_port_
 	struct id *v = calloc(1, sizeof *v);
 	if (v == NULL)
 		return NULL;
-	v->id = (struct rdma_cm_id){ .channel = channel, .context = of, .ps = ps, .qp_type = IBV_QPT_RC };
+	v->id = (struct rdma_cm_id){ .channel = channel, .context = of, .ps = ps,
+		.qp_type = ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC };
 	v->rnr = 7;
 	v->next = ids;
 	ids = v;
@@ -76,8 +78,8 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 {
 	if (cm_context() == NULL)
 		return -1;
-	if (ps != RDMA_PS_TCP && ps != RDMA_PS_IB)
-		return fails(EOPNOTSUPP); /* datagrams */
+	if (ps != RDMA_PS_TCP && ps != RDMA_PS_IB && ps != RDMA_PS_UDP)
+		return fails(EOPNOTSUPP); /* IP over InfiniBand */
 	bool alone = channel == NULL;
 	if (alone && (channel = rdma_create_event_channel()) == NULL)
 		return -1;
@@ -167,7 +169,7 @@ EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *cha
 		struct cm_event *copy = malloc(sizeof *copy);
 		if (copy != NULL) {
 			*copy = *c;
-			if (copy->cm.param.conn.private_data != NULL)
+			if (copy->cm.param.conn.private_data != NULL) /* the first member of param.ud as well */
 				copy->cm.param.conn.private_data = copy->data;
 			inbox_put(to, &copy->e);
 		}
@@ -290,7 +292,11 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 	if (ip_node(dst, v->node))
 		tell(v, NULL, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL);
 	else {
-		say("no node has that address: name it in /etc/edged/run.map or EDGE_RUN_MAP");
+		char text[INET6_ADDRSTRLEN] = "";
+		const void *ip = dst->sa_family == AF_INET ? (void *)&((struct sockaddr_in *)dst)->sin_addr :
+			(void *)&((struct sockaddr_in6 *)dst)->sin6_addr;
+		inet_ntop(dst->sa_family, ip, text, sizeof text);
+		say("no node has the address %s: name it in /etc/edged/run.map or EDGE_RUN_MAP", text);
 		tell(v, NULL, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, NULL);
 	}
 	unlock();

@@ -66,6 +66,8 @@ pair 18515 ibv_rc_pingpong -g 0 -N
 pair 18515 ibv_uc_pingpong -g 0 -c
 pair 18515 ibv_srq_pingpong -g 0 -c
 pair 18515 ibv_srq_pingpong -g 0 -c -e
+pair 18515 ibv_ud_pingpong -g 0
+pair 18515 ibv_ud_pingpong -g 0 -e
 echo "pingpong: ok"
 
 for test in ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat; do
@@ -81,6 +83,12 @@ pair 18515 ib_write_bw -F -x 0 -n 1000 -q 8
 pair 18515 ib_write_bw -F -x 0 -n 1000 -b
 pair 18515 ib_send_bw -F -x 0 -n 2000 -q 16 -r 512 # more receives than a device has operations
 pair 18515 ib_send_bw -F -x 0 -n 1000 -r 128 --use-srq -q 4
+for gid in 0 1; do # by identity, by IPv4 address
+	pair 18515 ib_send_lat -F -x $gid -n 1000 -c UD
+	pair 18515 ib_send_bw -F -x $gid -n 500 -c UD # no more than it has buffers for: it waits for each
+done
+pair 18515 ib_send_bw -F -x 0 -n 500 -c UD -s 2000 -e
+pair 18515 ib_send_bw -F -x 0 -n 500 -c UD -q 4
 echo "perftest: ok"
 
 # Those of librdmacm.
@@ -94,25 +102,15 @@ cm() { # SERVER -- CLIENT
 	A timeout 60 "$@" >client.out 2>&1 || fail "$*: client"
 	wait $server || fail "$serving: server"
 }
-# Whether a process offers a service of librdmacm.
-services() { b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q '"rdma/'; }
-# Waits until one does.
-offered() {
-	i=0
-	until services; do
-		kill -0 "$1" 2>/dev/null || fail "the server ended early"
-		sleep 0.05
-		i=$((i + 1))
-		[ $i -lt 400 ] || fail "nobody offers rdma/PORT"
-	done
-}
 cm rping -s -a 10.78.0.2 -V -C 10 -- rping -c -a 10.78.0.2 -V -C 10
 cm rping -s -a 10.78.0.2 -V -C 10 -S 60000 -- rping -c -a 10.78.0.2 -V -C 10 -S 60000
 cm rdma_server -- rdma_client -s 10.78.0.2
 cm rdma_xserver -- rdma_xclient -s 10.78.0.2
 cm ucmatose -- ucmatose -s 10.78.0.2
+cm udaddy -- udaddy -s 10.78.0.2
 cm ib_write_bw -F -R -n 1000 -- ib_write_bw -F -R -n 1000 10.78.0.2
 cm ib_send_lat -F -R -n 1000 -- ib_send_lat -F -R -n 1000 10.78.0.2
+cm ib_send_lat -F -R -n 1000 -c UD -- ib_send_lat -F -R -n 1000 -c UD 10.78.0.2
 echo "rdmacm: ok"
 
 # A queue pair in b that awaits a peer at a node is dialled from a: it takes the dial only if a is that node.
@@ -132,7 +130,45 @@ strange "$(identity A)" accepted
 strange "$(identity B)" refused
 echo "stranger: ok"
 
+# A queue pair of datagrams takes what is meant for it from whom it really is, drops what it has no buffers for, and one
+# node's processes have so many connections to it.
+rm -f take.in call.in
+mkfifo take.in call.in
+: >take.out
+: >call.out
+SB timeout 60 "$OUT/asan/stranger" take "$(identity A)" <take.in >take.out 2>&1 & server=$!
+exec 7>take.in
+until [ -s take.out ]; do kill -0 $server 2>/dev/null || fail "stranger take"; sleep 0.05; done
+# took WANT: of the datagrams since the last time
+took() {
+	lines=$(wc -l <take.out)
+	printf . >&7
+	until [ "$(wc -l <take.out)" -gt "$lines" ]; do kill -0 $server 2>/dev/null || fail "stranger take"; sleep 0.05; done
+	[ "$(tail -n 1 take.out)" = "$1" ] || fail "$(tail -n 1 take.out) datagrams were taken, want $1"
+}
+flood() { A timeout 60 "$OUT/stranger" flood b "$(head -n 1 take.out)" "$(identity B)" "$1" >flood.out; }
+flood odd || fail "odd datagrams"
+took 2
+flood many || fail "many datagrams"
+took 4
+A timeout 60 "$OUT/stranger" flood b "$(head -n 1 take.out)" "$(identity B)" call <call.in >call.out 2>&1 & callers=$!
+exec 8>call.in
+until [ -s call.out ]; do kill -0 $callers 2>/dev/null || fail "stranger call"; sleep 0.05; done
+calls=$(b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j conn | grep -c '"service": "ib/')
+[ "$calls" -le 128 ] || fail "one node has $calls connections for datagrams"
+flood many || fail "many datagrams, among others' connections"
+took 4
+exec 8>&- 7>&-
+wait $callers || fail "stranger call"
+wait $server || fail "stranger take"
+echo "datagrams of strangers: ok"
+
 A "$OUT/torture" fork || fail "fork"
+A "$OUT/torture" memory || fail "memory"
+A timeout 30 "$OUT/torture" itself || fail "itself"
+A timeout 30 "$OUT/torture" events || fail "events"
+A timeout 30 "$OUT/torture" gone || fail "gone"
+A timeout 30 "$OUT/torture" signals || fail "signals"
 fault no_fault 0
 fault cut_link 0
 fault kill_server 1
@@ -143,9 +179,37 @@ listening 19001 || fail "no server under the sanitizers"
 SA timeout 60 "$OUT/asan/torture" run 10.78.0.2 19001 3000 >client.out 2>&1 || fail "under the sanitizers"
 kill -0 $server || fail "the server under the sanitizers"
 echo "sanitizers: ok"
+
+# ucx TLS OPTION...: ucx_perftest over those transports.
+ucx() {
+	tls=$1
+	shift
+	B env UCX_TLS="$tls" "$OUT/edge-verbs" --sysfs timeout 60 ucx_perftest -p 13337 >server.out 2>&1 & server=$!
+	listening 13337
+	A env UCX_TLS="$tls" "$OUT/edge-verbs" --sysfs timeout 60 ucx_perftest 10.78.0.2 -p 13337 -n 500 "$@" \
+		>client.out 2>&1 || fail "ucx_perftest $* over $tls: client"
+	wait $server || fail "ucx_perftest $* over $tls: server"
+}
+A --sysfs ucx_info -d >devinfo.out 2>&1 || fail "ucx_info"
+grep -q "Transport: rc_verbs" devinfo.out && grep -q "Transport: ud_verbs" devinfo.out ||
+	fail "ucx_info lists no RDMA NIC"
+ucx rc_verbs,self -x rc_verbs -d edge0:1 -t put_lat
+ucx ud_verbs,self -x ud_verbs -d edge0:1 -t am_lat
+ucx rc_verbs,ud_verbs,self -t tag_bw -s 100000
+echo "UCX: ok"
 [ "$all" = all ] || exit 0
 
 for test in ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat; do
 	pair 18515 $test -F -x 0 -n 200 -a
 done
 echo "all sizes: ok"
+
+for tls in rc_verbs ud_verbs; do
+	for test in am_lat am_bw; do ucx $tls,self -x $tls -d edge0:1 -t $test; done
+	ucx $tls,self -x $tls -d edge0:1 -t am_bw -s 4000 -D zcopy
+done
+ucx rc_verbs,self -x rc_verbs -d edge0:1 -t put_bw
+for tls in rc_verbs,ud_verbs,self ud_verbs,self; do
+	for test in tag_lat tag_bw ucp_put_bw ucp_get stream_bw ucp_add; do ucx $tls -t $test; done
+done
+echo "all of UCX: ok"

@@ -17,3 +17,15 @@ pair() {
 	A timeout 60 "$@" 10.78.0.2 >client.out 2>&1 || fail "$*: client"
 	wait $server || fail "$*: server"
 }
+# Whether a process offers a service of librdmacm.
+services() { b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q '"rdma/'; }
+# Waits until one does.
+offered() {
+	i=0
+	until services; do
+		kill -0 "$1" 2>/dev/null || fail "the server ended early"
+		sleep 0.05
+		i=$((i + 1))
+		[ $i -lt 400 ] || fail "nobody offers rdma/PORT"
+	done
+}
