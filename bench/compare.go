@@ -66,6 +66,7 @@ var EdgeVariants = []EdgeVariant{
 		Region: true, Copied: true},
 	{Name: "udp stream encrypted", Security: config.Encrypted, Driver: linkdrv.KindUDP, Stream: true},
 	{Name: "write", Security: config.Plaintext, Checksum: "header", Test: report.OneWay},
+	{Name: "write encrypted", Security: config.Encrypted, Test: report.OneWay},
 }
 
 // Does reports whether v belongs into a comparison of test: writes are something to compare reads with, and streams
@@ -75,6 +76,12 @@ func (v *EdgeVariant) Does(test string) bool {
 		return !v.Stream
 	}
 	return v.Test == ""
+}
+
+// Routed reports whether v runs between hosts with a router between them: IP links are encrypted, of daemons, and have
+// one driver.
+func (v *EdgeVariant) Routed() bool {
+	return v.Security == config.Encrypted && v.Driver == "" && !v.Embedded
 }
 
 // entrant is a contender that is ready to run.
@@ -125,7 +132,9 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 			spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded,
 				Driver: v.Driver}
 			spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
-			spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone)
+			if spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone); spec.Lab.Medium == lab.Routed {
+				spec.Driver = ""
+			}
 			if clusters[key] == nil {
 				clusters[key] = kit.Get(NewCluster(ctx, spec))
 			}
@@ -198,6 +207,9 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) *entrant {
 			if e.Row != nil {
 				row = e.Row
 				row.Test, row.Variant = c.Plan.Test, v.Name
+				if c.Cluster.Lab.Medium == lab.Routed { // as the others say it: an IP link's has no IP headers
+					row.MTU = cmp.Or(c.Cluster.Lab.MTU, 9000)
+				}
 			}
 			if e.Note != "" {
 				c.Note(e.Note)

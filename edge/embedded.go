@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"multiedge/internal/config"
@@ -13,10 +14,13 @@ import (
 )
 
 // Embedded runs the transport inside the process: the shortest path, at the price of the links being this process's
-// alone. It needs CAP_NET_RAW. Zero fields have edged's defaults.
+// alone. It needs CAP_NET_RAW for interfaces, and nothing for IP links. Zero fields have edged's defaults.
 type Embedded struct {
-	Links []string // interfaces to use; at least one
-	Name  string   // what peers dial; empty: one made of the host's name, unique on it
+	Links []string // interfaces to use
+	// UDP ports of this host that are IP links, across routers: "ADDRESS:PORT", or ":PORT" for all addresses. There is
+	// at least one of these or of Links
+	Listen []string
+	Name   string // what peers dial; empty: one made of the host's name, unique on it
 
 	EtherType uint16
 	Scheduler string // how frames are spread over links: "adaptive", "wd", "wsrr", "srr"
@@ -44,7 +48,9 @@ type Embedded struct {
 	Key      string // the private key, as node.NewKey or edgectl key new make it
 	KeyFile  string // or the file that holds it, made at first use
 	// public keys of authorised peers, by the name they are dialled by; node.Authorise changes them
-	Peers     map[string]string
+	Peers map[string]string
+	// where some of Peers are over IP, "HOST:PORT", by name; of two nodes with IP links one at least knows the other's
+	Endpoints map[string][]string
 	PeersFile string // more of them, as edgectl peers edits it
 
 	DialTimeout time.Duration // how long Dial waits when its context does not say
@@ -62,8 +68,12 @@ type Embedded struct {
 // openEmbedded starts a transport and attaches to it. The Device owns it.
 func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	e := cfg.Embedded
-	if len(e.Links) == 0 {
-		return nil, invalid("Embedded.Links is empty; name at least one interface")
+	if len(e.Links)+len(e.Listen) == 0 {
+		return nil, invalid("Embedded.Links and Embedded.Listen are empty; name at least one interface or UDP port")
+	}
+	peers, err := e.peers()
+	if err != nil {
+		return nil, err
 	}
 	c := config.Config{
 		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window,
@@ -71,11 +81,14 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 		Poll:     e.Poll, OpWindow: e.OpWindow, Driver: e.Driver, Copy: e.Copy,
 		Timing:   config.Timing{DialTimeout: e.DialTimeout, DeadTime: e.DeadTime},
 		OnDemand: config.OnDemand{Misses: e.Misses},
-		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peerList(e.Peers),
+		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peers,
 	}
 	c.Limits.Queue = max(cfg.QueueDepth, defaultQueueDepth)
 	for _, name := range e.Links {
 		c.Links = append(c.Links, config.Link{Name: name})
+	}
+	for _, at := range e.Listen {
+		c.Links = append(c.Links, config.Link{Listen: at})
 	}
 	o := daemon.Options{Log: e.Log}
 	if e.Key != "" {
@@ -100,4 +113,17 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 		return nil, errors.Join(err, emb.Close())
 	}
 	return attach(ctx, ctl, cfg, emb, emb.Close)
+}
+
+// peers are those that are authorised, with their endpoints.
+func (e *Embedded) peers() ([]config.Peer, error) {
+	list := peerList(e.Peers)
+	for name, at := range e.Endpoints {
+		i := slices.IndexFunc(list, func(p config.Peer) bool { return p.Name == name })
+		if i < 0 {
+			return nil, invalid("Embedded.Endpoints names %q, which Embedded.Peers does not", name)
+		}
+		list[i].Endpoints = at
+	}
+	return list, nil
 }

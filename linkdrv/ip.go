@@ -36,6 +36,10 @@ type Sourcer interface {
 // ipSegments is the most datagrams of one message: older kernels take no more.
 const ipSegments = 64
 
+// ipAloneCalls is after how many calls the kernel is asked again to cut messages up, once it would not: routes and
+// interfaces change. The question costs one call that fails.
+const ipAloneCalls = 1 << 14
+
 // ipBuffers is how many messages one recvmmsg takes. Merged ones fill their buffers; more buffers would leave a core's
 // cache. Lanes share them, but each has leastBuffers.
 const (
@@ -62,10 +66,10 @@ type ipDriver struct {
 	received atomic.Uint64
 
 	// For Send and Stats only.
-	merges bool // the kernel takes joined frames
-	out    ipOut
-	stats  Stats  // what Send counts
-	gone   uint64 // datagrams for which sockets had no room that were replaced
+	alone int // calls for which joined frames are sent one by one: the kernel does not cut them up
+	out   ipOut
+	stats Stats  // what Send counts
+	gone  uint64 // datagrams for which sockets had no room that were replaced
 }
 
 // ipIn is the receive side.
@@ -294,6 +298,7 @@ func (d *ipDriver) Send(frames []TxFrame) (n int, err error) {
 			took := d.out.upto[sent-1]
 			n += took
 			d.stats.Sent += uint64(took)
+			d.alone = max(0, d.alone-1)
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
 			d.stats.NoRoom++
@@ -301,7 +306,7 @@ func (d *ipDriver) Send(frames []TxFrame) (n int, err error) {
 		case errno == unix.EBADF:
 			return n, d.errs.closed
 		case errno == unix.EIO && d.out.upto[0] > 1: // the interface sums no checksums, so the kernel does not cut up
-			d.merges = false
+			d.alone = ipAloneCalls
 		case errno == unix.EMSGSIZE || errno == unix.EINVAL && d.out.upto[0] > 1:
 			took := d.out.upto[0]
 			d.stats.Refused += uint64(took)
@@ -346,7 +351,7 @@ func (d *ipDriver) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Err
 			size += n
 			count++
 			i++
-			if n < step || !first.Joined || !d.merges {
+			if n < step || !first.Joined || d.alone > 0 {
 				break
 			}
 		}

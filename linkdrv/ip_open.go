@@ -168,7 +168,7 @@ func openIP(o Options) (_ []Driver, err error) {
 		}
 	}
 	for k := range lanes {
-		d := &ipDriver{socks: [ipSockets]int{-1, -1, -1}, at: at, merges: true, info: info, lanes: set, lane: k}
+		d := &ipDriver{socks: [ipSockets]int{-1, -1, -1}, at: at, info: info, lanes: set, lane: k}
 		drivers = append(drivers, d)
 		if err = d.openSockets(o); err != nil {
 			return nil, err

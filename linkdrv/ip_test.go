@@ -183,9 +183,14 @@ func TestIPJoins(t *testing.T) {
 	if hdrs, _ := a.gather([]TxFrame{frames[0], other, frames[1]}); len(hdrs) != 3 {
 		t.Errorf("frames to two addresses are %d messages", len(hdrs))
 	}
-	a.merges = false
+	a.alone = 2
 	if hdrs, _ := a.gather(frames); len(hdrs) != len(frames) {
 		t.Errorf("without segmentation: %d messages of %d frames", len(hdrs), len(frames))
+	}
+	for call, want := range []int{1, 1, 41} { // it is asked for again later
+		if n, err := a.Send(frames); n != len(frames) || err != nil || a.out.upto[0] != want {
+			t.Errorf("call %d: %d frames are sent, %v, the first message of %d", call, n, err, a.out.upto[0])
+		}
 	}
 }
 

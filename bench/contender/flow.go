@@ -39,7 +39,7 @@ func newFlow(j *Job, from, to *lab.Host) *flow {
 func (f *flow) connect(from, to *lab.Host, noDelay bool) {
 	listener := newSocket(to)
 	defer listener.Close()
-	kit.Check(unix.Bind(listener.fd, &unix.SockaddrInet4{Addr: to.IP(0).As4()}))
+	kit.Check(unix.Bind(listener.fd, name(to)))
 	kit.Check(unix.Listen(listener.fd, 1))
 	client := newSocket(from)
 	f.sockets = append(f.sockets, client)
@@ -109,10 +109,22 @@ type socket struct {
 func newSocket(h *lab.Host) *socket {
 	s := &socket{fd: -1}
 	kit.Check(h.Do(func() (err error) {
-		s.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		family := unix.AF_INET
+		if h.IP(0).Is6() {
+			family = unix.AF_INET6
+		}
+		s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		return err
 	}))
 	return s
+}
+
+// name is a host's address, with any port.
+func name(h *lab.Host) unix.Sockaddr {
+	if ip := h.IP(0); ip.Is6() {
+		return &unix.SockaddrInet6{Addr: ip.As16()}
+	}
+	return &unix.SockaddrInet4{Addr: h.IP(0).As4()}
 }
 
 // retry repeats a call that a signal interrupted.

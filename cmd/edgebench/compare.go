@@ -24,7 +24,7 @@ type compareCmd struct {
 	TCPCC    []string `name:"tcp-cc" help:"Congestion controls of TCP; what runs above TCP has the first (default: cubic, and bbr where the kernel has it)." placeholder:"NAME"`
 	Cores    []string `name:"tcp-cores" default:"pinned" enum:"pinned,free" help:"Where the threads of TCP and iperf3 run: pinned (to their host's processors, as edge's), free (anywhere), or both (default: ${default})." placeholder:"HOW"`
 	Offloads string   `default:"on" enum:"on,off" help:"off turns TSO, USO, GSO and GRO of the links off: every frame crosses alone, as from NICs without them (default: ${default})." placeholder:"HOW"`
-	Edge     []string `default:"plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-region (from and into registered memory), udp-stream-copied (the same memory, by Write and Read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, only beside read)." placeholder:"NAME"`
+	Edge     []string `help:"Variants of edge (default: plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write; with --lab-router encrypted,write-encrypted, which with stream-encrypted are all that cross a router): plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-region (from and into registered memory), udp-stream-copied (the same memory, by Write and Read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, only beside read) and write-encrypted." placeholder:"NAME"`
 	sizeFlags
 	workFlags
 	transportFlags
@@ -88,21 +88,38 @@ func (c *compareCmd) compare(ctx context.Context, cmp *bench.Comparison, o *outp
 	return err
 }
 
+// The variants of edge where none are asked for.
+var (
+	usualVariants  = []string{"plain", "crc32c", "encrypted", "udp", "udp-crc32c", "udp-encrypted", "write"}
+	routedVariants = []string{"encrypted", "write-encrypted"}
+)
+
 // variants returns the set-ups of edge that were asked for.
 func (c *compareCmd) variants() ([]bench.EdgeVariant, error) {
 	var out []bench.EdgeVariant
-	names := []string{}
+	names, wanted := []string{}, c.Edge
+	if len(wanted) == 0 {
+		wanted = usualVariants
+		if c.LabRouter {
+			wanted = routedVariants
+		}
+	}
 	for _, v := range bench.EdgeVariants {
 		name := strings.ReplaceAll(v.Name, " ", "-")
 		if name == "" {
 			name = "plain"
 		}
 		names = append(names, name)
-		if slices.Contains(c.Edge, name) && v.Does(c.Test) {
-			out = append(out, v)
+		if !slices.Contains(wanted, name) || !v.Does(c.Test) {
+			continue
 		}
+		if c.LabRouter && !v.Routed() {
+			return nil, fmt.Errorf("--edge %s does not cross a router, where links are encrypted and have the driver "+
+				"ip: choose from encrypted, stream-encrypted, write-encrypted", name)
+		}
+		out = append(out, v)
 	}
-	for _, want := range c.Edge {
+	for _, want := range wanted {
 		if !slices.Contains(names, want) {
 			return nil, fmt.Errorf("--edge %q: want %s", want, strings.Join(names, ", "))
 		}
@@ -143,6 +160,10 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 	if len(c.Only) == 0 {
 		notes = append(notes, wireGuard())
 	}
+	if c.LabRouter && slices.ContainsFunc(able, isRaw) {
+		able = slices.DeleteFunc(able, isRaw)
+		notes = append(notes, "raw packet sockets do not cross a router and are left out")
+	}
 	for _, want := range c.Only {
 		if !slices.ContainsFunc(all, func(o contender.Contender) bool {
 			return o.Name() == want &&
@@ -153,6 +174,8 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 	}
 	return able, notes, nil
 }
+
+func isRaw(o contender.Contender) bool { return o.Name() == report.TransportRaw }
 
 // wireGuard says why encrypted edge does not stand beside WireGuard.
 func wireGuard() string {

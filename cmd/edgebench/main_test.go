@@ -80,6 +80,8 @@ func TestSweeps(t *testing.T) {
 		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp,tls --edge plain,udp-stream-encrypted " +
 			"--tcp-cc reno,cubic --tcp-cores pinned,free --offloads off",
 			"compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp cubic free"},
+		{"compare read -s 64k -D 0.03 --region 1m --rounds 1 --only tcp --tcp-cc cubic --lab-router --lab-family 6",
+			"compare-read-64K-mtu9000", "edge write encrypted / tcp cubic"},
 		{"one-way --lab -s 8 -D 0.02 --region 1m --conns 1,30 --integrity", "connections", "conns"},
 		{"zero-copy -s 512k -D 0.03 --region 4m --runs 4k,256k --integrity", "zero-copy", "pinmap worst"},
 	} {
@@ -148,6 +150,7 @@ var mistakes = []clitest.Mistake{
 	{"compare --tcp-cores some", 2, "pinned"},
 	{"compare --offloads some", 2, "off"},
 	{"compare --edge fast", 1, "crc32c"},
+	{"compare --lab-router --edge udp-encrypted", 1, "does not cross a router"},
 	{"plot", 2, "files"},
 	{"plot /proc/version", 1, "--format json"},
 	{"dance", 2, "--help"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"multiedge/internal/engine"
@@ -76,7 +77,7 @@ func (d *Daemon) findEndpoints(ctx context.Context, all bool) {
 		if named(p) {
 			names = append(names, p)
 		} else if all {
-			d.showEndpoints(p.Key.Node(), d.lookUp(ctx, p))
+			d.showEndpoints(p.Key.Node(), d.addresses(p, nil))
 		}
 	}
 	for id := range e.shown {
@@ -84,14 +85,73 @@ func (d *Daemon) findEndpoints(ctx context.Context, all bool) {
 			d.showEndpoints(id, nil)
 		}
 	}
-	for _, p := range names {
-		if ctx.Err() != nil || len(e.kicks) > 0 {
-			return
+	if !all {
+		names = slices.DeleteFunc(names, func(p secure.Peer) bool { return d.found(p.Key.Node()) })
+	}
+	d.lookUp(ctx, names)
+}
+
+// mostLookups is how many peers have their names looked up at once: a name server that does not answer for one of them
+// keeps few others waiting.
+const mostLookups = 16
+
+// answer is what a lookup came to.
+type answer struct {
+	found []netip.Addr
+	err   error
+}
+
+// lookUp finds the addresses of peers with names and shows them as they come, until the peers are others.
+func (d *Daemon) lookUp(ctx context.Context, peers []secure.Peer) {
+	type answered struct {
+		of      secure.Peer
+		answers []answer
+	}
+	e := &d.trust.endpoints
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := func() bool { return ctx.Err() != nil || len(e.kicks) > 0 }
+	var all sync.WaitGroup
+	next, got := make(chan secure.Peer, len(peers)), make(chan answered, len(peers))
+	for _, p := range peers {
+		next <- p
+	}
+	close(next)
+	for range min(mostLookups, len(peers)) {
+		all.Go(func() {
+			for p := range next {
+				if over() {
+					return
+				}
+				got <- answered{p, e.ask(ctx, p)}
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		close(got)
+	}()
+	for a := range got {
+		if over() {
+			cancel()
+			continue
 		}
-		if id := engine.NodeID(p.Key.Node()); all || !d.found(id) {
-			d.showEndpoints(id, d.lookUp(ctx, p))
+		d.showEndpoints(a.of.Key.Node(), d.addresses(a.of, a.answers))
+	}
+}
+
+// ask looks the names among a peer's endpoints up, in their order. It may run beside itself.
+func (e *endpoints) ask(ctx context.Context, p secure.Peer) (answers []answer) {
+	for text := range strings.SplitSeq(p.Endpoints, ",") {
+		if _, err := netip.ParseAddrPort(text); err != nil {
+			host, _, _ := net.SplitHostPort(text) // whoever read it has checked it
+			short, cancel := context.WithTimeout(ctx, resolveTime)
+			found, err := e.lookup(short, "ip", host)
+			cancel()
+			answers = append(answers, answer{found, err})
 		}
 	}
+	return answers
 }
 
 // named reports whether one of a peer's endpoints has to be looked up.
@@ -108,25 +168,24 @@ func (d *Daemon) found(id engine.NodeID) (found bool) {
 	return found
 }
 
-// lookUp returns the addresses of a peer. A name that cannot be looked up has those that it had last, and the log says
-// so once.
-func (d *Daemon) lookUp(ctx context.Context, p secure.Peer) (at []linkdrv.Addr) {
+// addresses returns those of a peer, whose names came to these answers. A name that cannot be looked up has those that
+// it had last, and the log says so once.
+func (d *Daemon) addresses(p secure.Peer, answers []answer) (at []linkdrv.Addr) {
 	for text := range strings.SplitSeq(p.Endpoints, ",") {
 		if ap, err := netip.ParseAddrPort(text); err == nil {
 			at = append(at, linkdrv.IPAddr(ap))
 			continue
 		}
-		host, port, _ := net.SplitHostPort(text) // whoever read it has checked it
+		_, port, _ := net.SplitHostPort(text)
 		number, _ := strconv.ParseUint(port, 10, 16)
-		short, cancel := context.WithTimeout(ctx, resolveTime)
-		found, err := d.trust.endpoints.lookup(short, "ip", host)
-		cancel()
+		found, err := answers[0].found, answers[0].err
+		answers = answers[1:]
 		e := &d.trust.endpoints
 		switch was := e.failed; {
 		case err == nil:
 			delete(was, text)
 			e.found[text] = found
-		case ctx.Err() == nil && !was[text]:
+		case !was[text]:
 			was[text] = true
 			d.log.Warn("the address of a peer cannot be looked up; will retry", "peer", p.Name, "endpoint", text,
 				"error", err)

@@ -91,6 +91,52 @@ func TestEndpointsAreLookedUp(t *testing.T) {
 	shows(placed, "10.0.0.9:9 192.0.2.7:9470 10.0.0.10:10")
 }
 
+// A name server that does not answer for one peer keeps no other waiting; so many peers are looked up at once, not more.
+func TestLookupsRunBesideEachOther(t *testing.T) {
+	key := secure.NewPrivateKey()
+	cfg := config.Config{Name: "a", Links: []config.Link{{Name: "x0"}}}
+	const peers = 3 * mostLookups
+	for i := range peers {
+		cfg.Peers = append(cfg.Peers, config.Peer{Name: fmt.Sprint("p", i), Key: secure.NewPrivateKey().Public().String(),
+			Endpoints: []string{fmt.Sprintf("p%d.example:9470", i)}})
+	}
+	d, err := prepare(cfg, Options{Key: &key, inline: true, Log: logTo(t)})
+	must(t, err)
+	defer d.Close()
+	e := &d.trust.endpoints
+	var mu sync.Mutex
+	running, most, asked, full := 0, 0, 0, make(chan struct{})
+	e.lookup = func(ctx context.Context, _, host string) ([]netip.Addr, error) {
+		mu.Lock()
+		running, asked = running+1, asked+1
+		most = max(most, running)
+		last := asked == mostLookups
+		mu.Unlock()
+		if last {
+			for range 1000 { // further ones would begin, if they might
+				runtime.Gosched()
+			}
+			close(full)
+		}
+		defer func() {
+			mu.Lock()
+			running--
+			mu.Unlock()
+		}()
+		select {
+		case <-full: // as many as may be are waiting
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	d.findEndpoints(t.Context(), true)
+	if len(e.shown) != peers || asked != peers || most != mostLookups || len(e.failed) > 0 {
+		t.Errorf("%d of %d peers are found after %d questions, %d at once; %d failed", len(e.shown), peers, asked, most,
+			len(e.failed))
+	}
+}
+
 // Peers that change while the daemon runs are found without a name among their endpoints, too.
 func TestEndpointsAreFollowed(t *testing.T) {
 	key, named, other := secure.NewPrivateKey(), secure.NewPrivateKey().Public(), secure.NewPrivateKey().Public()

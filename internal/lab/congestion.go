@@ -33,6 +33,12 @@ func (h *Host) SetCongestion(name string) error {
 		if !n.present {
 			continue
 		}
+		if k.medium == Routed {
+			if err := k.routeHost(h.index, name); err != nil {
+				return congestionError(name, err)
+			}
+			continue
+		}
 		ip := address(i, h.index)
 		err := h.space.nl.RouteReplace(&netlink.Route{
 			LinkIndex: n.index, Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_KERNEL, Src: ip.Addr().AsSlice(),

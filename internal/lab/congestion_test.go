@@ -13,14 +13,22 @@ func congestionOf(t *testing.T, l *Lab) (both [2]string) {
 	t.Helper()
 	open := func(h *Host) (fd int) {
 		must(t, h.Do(func() (err error) {
-			fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			family := unix.AF_INET
+			if h.IP(0).Is6() {
+				family = unix.AF_INET6
+			}
+			fd, err = unix.Socket(family, unix.SOCK_STREAM, 0)
 			return err
 		}))
 		t.Cleanup(func() { unix.Close(fd) })
 		return fd
 	}
 	server, client := open(l.Host(1)), open(l.Host(0))
-	must(t, unix.Bind(server, &unix.SockaddrInet4{Addr: l.Host(1).IP(0).As4()}))
+	ip, at := l.Host(1).IP(0), unix.Sockaddr(nil)
+	if at = (&unix.SockaddrInet6{Addr: ip.As16()}); ip.Is4() {
+		at = &unix.SockaddrInet4{Addr: ip.As4()}
+	}
+	must(t, unix.Bind(server, at))
 	must(t, unix.Listen(server, 1))
 	to, err := unix.Getsockname(server)
 	must(t, err)
@@ -35,23 +43,26 @@ func congestionOf(t *testing.T, l *Lab) (both [2]string) {
 	return both
 }
 
-// Sockets have the congestion control that was set, at both ends, and the next ones have the next.
+// Sockets have the congestion control that was set, at both ends, and the next ones have the next; behind a router,
+// too.
 func TestSetCongestion(t *testing.T) {
-	l, err := New(t.Context(), Spec{})
-	must(t, err)
-	defer l.Close()
 	known, err := CongestionControls()
 	must(t, err)
 	if len(known) < 2 {
 		t.Fatalf("this kernel has only %v: nothing to choose", known)
 	}
-	for _, name := range known {
-		for _, h := range []*Host{l.Host(0), l.Host(1)} {
-			must(t, h.SetCongestion(name))
+	for _, spec := range []Spec{{}, {Medium: Routed}, {Medium: Routed, IPv6: true}} {
+		l, err := New(t.Context(), spec)
+		must(t, err)
+		for _, name := range known {
+			for _, h := range []*Host{l.Host(0), l.Host(1)} {
+				must(t, h.SetCongestion(name))
+			}
+			if got := congestionOf(t, l); got != [2]string{name, name} {
+				t.Errorf("%+v: the sockets have %v, want %s", spec, got, name)
+			}
 		}
-		if got := congestionOf(t, l); got != [2]string{name, name} {
-			t.Errorf("the sockets have %v, want %s", got, name)
-		}
+		must(t, l.Close())
 	}
 }
 

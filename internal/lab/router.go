@@ -77,11 +77,11 @@ func (k *Link) route(host int) error {
 	if err := l.routePaths(k.index, host); err != nil {
 		return err
 	}
-	return k.routeHost(host)
+	return k.routeHost(host, "")
 }
 
-// routeHost has a host send to the others by the router.
-func (k *Link) routeHost(host int) error {
+// routeHost has a host send to the others by the router, its TCP with that congestion control; empty: the kernel's.
+func (k *Link) routeHost(host int, congestion string) error {
 	l := k.lab
 	gateway := l.gateway(k.index, host)
 	for other := range l.spec.Hosts {
@@ -90,7 +90,7 @@ func (k *Link) routeHost(host int) error {
 		}
 		to := l.gateway(k.index, other).Masked()
 		err := l.hosts[host].space.nl.RouteReplace(&netlink.Route{LinkIndex: k.nics[host].index,
-			Dst: network(to, to.Bits()), Gw: gateway.Addr().AsSlice()})
+			Dst: network(to, to.Bits()), Gw: gateway.Addr().AsSlice(), Congctl: congestion})
 		if err != nil {
 			return fmt.Errorf("route from host %d to %v: %w", host, to, err)
 		}
@@ -131,6 +131,6 @@ func (k *Link) Renumber(host int, last byte) error {
 		if err := k.lab.addAddress(k.lab.hosts[host].space, nic, k.lab.routed(k.index, host, last)); err != nil {
 			return err
 		}
-		return k.routeHost(host)
+		return k.routeHost(host, "")
 	})
 }

@@ -49,6 +49,7 @@ var allowed = map[string]string{
 	"internal/metrics": "internal/config internal/inspect internal/daemon internal/engine " +
 		"internal/hist internal/buildinfo internal/forward linkdrv",
 	"bench/eager":    "bench edge internal/engine internal/mono internal/sim",
+	"bench/fabric":   "bench internal/mono internal/sim",
 	"bench/handles":  "bench edge regmem",
 	"bench/notify":   "bench edge internal/inspect internal/ipc internal/mono internal/trace",
 	"bench/ondemand": "bench edge regmem",
