@@ -337,9 +337,7 @@ static void conn_leave(edge_conn *c)
 void conn_completed(edge_conn *c, int err)
 {
 	if (c->user != NULL) {
-		if (err != 0)
-			c->user->failed(c, err);
-		c->user->advance(c);
+		c->user->completed(c, err);
 	} else if (c->end.released) {
 		conn_gone(c);
 	} else {

@@ -11,7 +11,8 @@ struct note { uint64_t key, off; uint32_t imm, len; };
 /* What a connection tells the layer above that has it, instead of the program. */
 struct conn_user {
 	void (*advance)(edge_conn *c);                /* something changed */
-	void (*failed)(edge_conn *c, int err);        /* an operation */
+	void (*completed)(edge_conn *c, int err);     /* an operation did */
+	void (*failed)(edge_conn *c, int err);        /* one that was done locally */
 	void (*arrived)(edge_conn *c, const struct note *n);
 	bool (*pay)(edge_conn *c);                    /* says what is owed. false: there is no room */
 	void (*settled)(edge_conn *c);                /* nothing is owed any more */

@@ -69,6 +69,7 @@ void return_credit(edge_conn *c)
 	if (c->notes.owes || pay(c))
 		return;
 	c->notes.owes = true;
+	await_more(d);
 	c->owing = d->conns->owing;
 	d->conns->owing = c;
 	d->conns->ring_full = d->unsettled = true;
@@ -82,6 +83,7 @@ void pay_owing(edge_device *d)
 		d->conns->owing = c->owing;
 		if (pay(c)) {
 			c->notes.owes = false;
+			await_less(d);
 			if (c->user != NULL)
 				c->user->settled(c);
 			else

@@ -103,6 +103,8 @@ static void complete(edge_device *d, uint32_t i, int err)
 		o->pieces[i][s->npieces - 1]->inflight--;
 	if (c != NULL)
 		--*(i < o->depth ? &c->work.inflight : &c->work.posted);
+	if (s->awaited)
+		await_less(d);
 	s->end.err = err;
 	s->conn = NULL;
 	s->region = NULL;
@@ -225,6 +227,9 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 		++*(receives ? &c->work.posted : &c->work.inflight);
 	if (s->region != NULL)
 		s->region->inflight++;
+	s->awaited = !receives && c->user == NULL; /* a layer above knows when it waits for its own */
+	if (s->awaited)
+		await_more(d);
 	atomic_store_explicit(&s->gen, gen, memory_order_relaxed);
 	if (w->npieces > 1)
 		put_pieces(d, c, w, i);

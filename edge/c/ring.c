@@ -106,13 +106,26 @@ bool ring_ready(const struct ring *r)
 }
 
 /* Says that we sleep, or wakes (A8.3): what the daemon rang already stays. */
-void ring_sleep(struct ring *r, bool asleep)
+void ring_sleep(struct ring *r, enum ring_sleep how)
 {
 	if (r->map == NULL)
 		return;
-	atomic_store_explicit(word(r, ABI_CLIENT_ASLEEP), asleep, memory_order_relaxed);
-	if (asleep)
+	r->dozes = how == RING_DOZING;
+	atomic_store_explicit(word(r, ABI_CLIENT_ASLEEP), how, memory_order_relaxed);
+	if (how != RING_AWAKE)
 		full_fence();
+}
+
+/* From now on completions wake who dozes, too. Returns whether the ring has entries that were no reason before. */
+bool ring_stir(struct ring *r)
+{
+	if (r->map == NULL || !r->dozes)
+		return false;
+	r->dozes = false;
+	uint32_t dozing = RING_DOZING; /* or the daemon rang meanwhile */
+	atomic_compare_exchange_strong(word(r, ABI_CLIENT_ASLEEP), &dozing, RING_ASLEEP);
+	full_fence();
+	return ring_ready(r);
 }
 
 /* Wakes, and returns whether the daemon rang. */

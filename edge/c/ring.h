@@ -13,6 +13,7 @@ struct ring {
 	uint32_t taken;      /* sq_head as it was last seen */
 	int submit, watch;
 	bool broken;
+	bool dozes; /* as the daemon was told: completions of operations are no reason to wake (A8.3) */
 };
 
 int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m);
@@ -21,7 +22,9 @@ bool ring_room(struct ring *r, uint32_t entries);
 void ring_put(struct ring *r, const void *e);
 void ring_publish(struct ring *r);
 bool ring_ready(const struct ring *r);
-void ring_sleep(struct ring *r, bool asleep);
+enum ring_sleep { RING_AWAKE, RING_ASLEEP, RING_DOZING };
+void ring_sleep(struct ring *r, enum ring_sleep how);
+bool ring_stir(struct ring *r);
 bool ring_rang(struct ring *r);
 void ring_polling(struct ring *r, bool polling);
 uint32_t ring_pulse(const struct ring *r);

@@ -78,6 +78,28 @@ void stream_failed(edge_stream *s, int err)
 	}
 }
 
+/* Whether operations that complete are to wake the program for its sake. */
+void stream_await(edge_stream *s, bool on)
+{
+	on |= s->closed;
+	if (s->awaits == on)
+		return;
+	s->awaits = on;
+	if (on)
+		await_more(s->d);
+	else
+		await_less(s->d);
+}
+
+/* An operation completed. If it was in time, others have no use for that. */
+void stream_completed(edge_stream *s, int err)
+{
+	if (err != 0)
+		stream_failed(s, err);
+	if (err != 0 || s->awaits || s->c->state != OPEN)
+		stream_advance(s);
+}
+
 /* The peer's ring, NULL while it is not known. */
 static edge_remote *peer_ring(edge_stream *s)
 {
@@ -98,6 +120,11 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+static bool may_put(const edge_stream *s)
+{
+	return op_room(s->c, 1);
+}
+
 /* How long the next piece can be: it passes neither what the peer's ring and the send buffer have room for, nor the
  * end of either, nor a quarter of either, so that pieces follow each other while earlier ones are read. */
 static size_t room(edge_stream *s)
@@ -110,18 +137,13 @@ static size_t room(edge_stream *s)
 		o->freed += o->pieces[o->oldest].n;
 		o->oldest = (o->oldest + 1) % PIECES;
 	}
-	if (o->flying == PIECES)
-		return 0;
 	size_t ring = to->size, size = o->size;
 	size_t unread = o->sent - o->acked;
 	size_t open = o->bound > 0 ? least(ring, o->bound > ring / 4 ? o->bound : ring / 4) : ring;
-	size_t peers = least(open > unread ? open - unread : 0, least(ring - (o->sent & (ring - 1)), ring / 4));
-	return least(peers, least(size - (o->sent - o->freed), least(size - (o->sent & (size - 1)), size / 4)));
-}
-
-static bool may_put(const edge_stream *s)
-{
-	return op_room(s->c, 1);
+	size_t peers = open > unread ? open - unread : 0, ours = o->flying < PIECES ? size - (o->sent - o->freed) : 0;
+	stream_await(s, ours < peers || !may_put(s));
+	peers = least(peers, least(ring - (o->sent & (ring - 1)), ring / 4));
+	return least(peers, least(ours, least(size - (o->sent & (size - 1)), size / 4)));
 }
 
 static bool due(const edge_stream *s)
@@ -231,7 +253,7 @@ static ssize_t read_wait(edge_stream *s, void *p, size_t size, int timeout_ms, b
 		enter(d);
 		ssize_t n = read_some(s, p, size, peek);
 		pthread_mutex_unlock(&s->in.mu);
-		int err = n == EDGE_ERR_AGAIN ? wait_for(d, can_read, s, until) : 1;
+		int err = n == EDGE_ERR_AGAIN ? wait_for_peer(d, can_read, s, until) : 1;
 		leave(d, 0);
 		if (err != 0)
 			return err > 0 ? n : err;

@@ -34,6 +34,7 @@ struct edge_stream {
 	int err;       /* a reason of ours for its end, beside that of the connection */
 	bool closed;   /* the program is done with it: it lingers */
 	bool crowded;  /* a write waits for room for an operation */
+	bool awaits;   /* operations that complete make room that it lacks, or end it: await_more */
 	bool accepts;  /* it was asked for by the peer */
 	size_t skip;   /* of the connection's data, what is not the program's */
 	edge_remote *peer;
@@ -55,7 +56,9 @@ struct streams {
 
 /* stream.c */
 void stream_arrived(edge_stream *s, const struct note *n);
+void stream_completed(edge_stream *s, int err);
 void stream_failed(edge_stream *s, int err);
+void stream_await(edge_stream *s, bool on);
 bool stream_pay(edge_stream *s);
 void stream_advance(edge_stream *s);
 void stream_cut(edge_stream *s, int err);

@@ -60,6 +60,7 @@ static void link_stream(edge_stream *s, edge_stream **list)
 static void stream_discard(edge_stream *s, int err)
 {
 	s->closed = true;
+	stream_await(s, true);
 	s->linger_at = NEVER;
 	link_stream(s, &s->d->streams->lingering);
 	stream_cut(s, err);
@@ -87,6 +88,8 @@ void stream_reap(edge_device *d)
 	for (edge_stream *s; (s = d->streams->ended) != NULL; free(s)) {
 		unlink_stream(s);
 		unwatch(d, &s->watch);
+		if (s->awaits)
+			await_less(d);
 		edge_region *r = s->region;
 		if (r != NULL && d->streams->nspare < SPARE && r->epoch == d->epoch && d->attached && d->dead == 0) {
 			r->next = d->streams->spare;
@@ -463,6 +466,7 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 		stream_discard(s, EDGE_ERR_CLOSED);
 	} else {
 		s->closed = s->out.shut = true;
+		stream_await(s, true);
 		s->linger_at = now_ns() + (linger_ms < 0 ? LINGER_MS : linger_ms) * MILLI;
 		if (d->streams->lingering == NULL || s->linger_at < d->streams->linger_due)
 			d->streams->linger_due = s->linger_at;
@@ -515,6 +519,11 @@ static void advance(edge_conn *c)
 	stream_advance(of(c));
 }
 
+static void completed(edge_conn *c, int err)
+{
+	stream_completed(of(c), err);
+}
+
 static void failed(edge_conn *c, int err)
 {
 	stream_failed(of(c), err);
@@ -541,7 +550,7 @@ static void dead(edge_conn *c)
 	of(c)->job.done = true;
 }
 
-static const struct conn_user has_stream = { .advance = advance, .failed = failed, .arrived = arrived, .pay = pay,
+static const struct conn_user has_stream = { .advance = advance, .completed = completed, .failed = failed, .arrived = arrived, .pay = pay,
 	.settled = settled, .dialled = dialled, .accepted = accepted, .dead = dead };
 
 /* Whether a stream has bytes that the daemon has not taken. */

@@ -235,15 +235,33 @@ static bool poll_on(edge_device *d, int64_t *since)
 	return true;
 }
 
+/* Somebody needs to hear of operations that complete. Else the daemon wakes nobody for those that complete well: what
+ * they were posted for needs no more, as bytes of a stream that has room for others. */
+void await_more(edge_device *d)
+{
+	if (d->w->awaited++ == 0 && ring_stir(d->ring))
+		ring_sleepers(d->w, true);
+}
+
+void await_less(edge_device *d)
+{
+	d->w->awaited--;
+}
+
+static void fall_asleep(edge_device *d)
+{
+	ring_sleep(d->ring, d->w->awaited > 0 ? RING_ASLEEP : RING_DOZING);
+}
+
 /* Sleeps until there may be something, or until then. The set is readable while the bell is rung, which is left to the
  * program's thread that sleeps on it and is about to come: beside that the descriptors are polled one by one. */
 static void sleep_on(edge_device *d, int64_t until)
 {
 	struct waiting *w = d->w;
 	uint32_t epoch = d->epoch;
-	ring_sleep(d->ring, true);
+	fall_asleep(d);
 	if (ring_ready(d->ring)) {
-		ring_sleep(d->ring, false);
+		ring_sleep(d->ring, RING_AWAKE);
 		pump(d, false);
 		return;
 	}
@@ -265,7 +283,7 @@ static void sleep_on(edge_device *d, int64_t until)
 		return;
 	unring(w->wake, &w->woken);
 	if (d->epoch == epoch) {
-		ring_sleep(d->ring, false);
+		ring_sleep(d->ring, RING_AWAKE);
 		while (beside && n > 0 && p[2].revents != 0 && epoll_wait(d->ring->watch, e, 8, 0) > 0) /* A8.3 */
 			;
 	}
@@ -319,8 +337,8 @@ static void unlink_waiter(edge_device *d, struct waiter *x)
 		ring_sleepers(d->w, true);
 }
 
-/* Waits until ready(arg), or until then (0: looks once). */
-int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
+/* wait_for, where no operation that completes well makes ready(arg) true. */
+int wait_for_peer(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
 {
 	struct waiting *w = d->w;
 	if (!ready(arg))
@@ -364,6 +382,15 @@ int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
 		w->leader = false;
 	}
 	unlink_waiter(d, &x);
+	return err;
+}
+
+/* Waits until ready(arg), or until then (0: looks once). */
+int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
+{
+	await_more(d);
+	int err = wait_for_peer(d, ready, arg, until);
+	await_less(d);
 	return err;
 }
 
@@ -466,9 +493,9 @@ int edge_device_arm(edge_device *d)
 			tell_polling(d, false);
 			w->loop.since = 0;
 			w->loop.sleep = now_ns();
-			ring_sleep(d->ring, true);
+			fall_asleep(d);
 			if (ring_ready(d->ring)) {
-				ring_sleep(d->ring, false);
+				ring_sleep(d->ring, RING_AWAKE);
 				w->armed = false;
 				w->loop.sleep = 0;
 				armed = 0;

@@ -29,6 +29,7 @@ struct waiting { /* wait.c */
 	bool passed;  /* the last look after arm asked the kernel nothing, and found nothing */
 	bool polling; /* as the daemon was told */
 	bool woken, rung; /* wake, bell are readable */
+	uint32_t awaited; /* reasons to be woken by completions of operations: await_more */
 	struct waiter *waiters;
 	uint64_t news, seen;
 	uint32_t rounds;   /* of the ring since the socket was looked at */
@@ -44,6 +45,9 @@ int wait_open(edge_device *d);
 void wait_close(edge_device *d);
 int pump(edge_device *d, bool socket);
 int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until);
+int wait_for_peer(edge_device *d, bool (*ready)(void *), void *arg, int64_t until);
+void await_more(edge_device *d);
+void await_less(edge_device *d);
 void news(edge_device *d);
 void wake_all(edge_device *d);
 void changed(edge_device *d, struct edge_watched *w);

@@ -16,7 +16,7 @@ const (
 	wordCQTail               // written by the daemon
 	wordCQHead               // written by the client
 	wordDaemonAsleep         // set by the daemon before it blocks, taken by the client that wakes it
-	wordClientAsleep         // set by the client before it blocks, taken by the daemon that wakes it
+	wordClientAsleep         // set by the client before it blocks (asleep, dozing), taken by the daemon that wakes it
 	wordClientPolling        // set by the client while one of its threads polls
 	// counted up by the daemon every PulseTime or so, and at least every second, while it runs; 0: it does not do that
 	wordPulse
@@ -24,6 +24,12 @@ const (
 )
 
 const wordStride = 128
+
+// What the client writes to wordClientAsleep. Any other value but 0 means the same as asleep.
+const (
+	asleep = 1
+	dozing = 2 // nobody waits for operations: their completions with StatusOK are no reason to wake it
+)
 
 // SubmitProducer is the client's end of the submission ring. One goroutine at a time uses it.
 type SubmitProducer struct {
@@ -108,6 +114,7 @@ type CompleteProducer struct {
 	tail uint32
 	seen uint32
 	head uint32 // client's head as last read
+	loud bool   // an entry behind seen wakes a client that dozes, too
 }
 
 // Refresh reads the client's head once and returns how many entries are free.
@@ -134,6 +141,7 @@ func (p *CompleteProducer) Put(e *CQE) bool {
 	}
 	EncodeCQE(p.r.cqEntry(p.tail&p.mask), e)
 	p.tail++
+	p.loud = p.loud || e.Kind != CQComplete || e.Status != StatusOK
 	return true
 }
 
@@ -144,7 +152,9 @@ func (p *CompleteProducer) Publish() (wake bool) {
 	}
 	p.seen = p.tail
 	p.r.word(wordCQTail).Store(p.tail)
-	return take(p.r.word(wordClientAsleep))
+	loud, word := p.loud, p.r.word(wordClientAsleep)
+	p.loud = false
+	return (loud || word.Load() != dozing) && take(word)
 }
 
 // CompleteConsumer is the client's end of the completion ring. One goroutine at a time uses it.

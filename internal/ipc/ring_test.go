@@ -186,6 +186,53 @@ func TestSleepWords(t *testing.T) {
 	}
 }
 
+// A client that dozes is woken for all but operations that complete well, which it finds in the ring later.
+func TestDozingClient(t *testing.T) {
+	r := newRings(t, 8)
+	cp, cc := r.CompleteProducer(), r.CompleteConsumer()
+	done := CQE{Kind: CQComplete}
+	for _, tc := range []struct {
+		name string
+		put  []CQE
+		wake bool
+	}{
+		{"an operation", []CQE{done}, false},
+		{"several", []CQE{done, done, done}, false},
+		{"one that failed", []CQE{{Kind: CQComplete, Status: StatusKey}}, true},
+		{"a notification", []CQE{{Kind: CQNotify}}, true},
+		{"a notification before an operation", []CQE{{Kind: CQNotify}, done}, true},
+		{"a late failure", []CQE{done, {Kind: CQLate, Status: StatusKey}}, true},
+		{"a message", []CQE{{Kind: CQReceive}}, true},
+		{"the end of a redirection", []CQE{{Kind: CQRedirected}}, true},
+		{"an operation after these", []CQE{done}, false},
+	} {
+		r.SetClientDozing()
+		for i := range tc.put {
+			if !cp.Put(&tc.put[i]) {
+				t.Fatal("the ring is full")
+			}
+		}
+		if wake := cp.Publish(); wake != tc.wake || !cc.Ready() {
+			t.Errorf("%s: wakes %v, ready %v", tc.name, wake, cc.Ready())
+		}
+		if still := r.word(wordClientAsleep).Load() == dozing; still == tc.wake {
+			t.Errorf("%s: dozes still %v", tc.name, still)
+		}
+		if n, err := cc.Drain(make([]CQE, 8)); n != len(tc.put) || err != nil {
+			t.Fatalf("%s: %d entries, %v", tc.name, n, err)
+		}
+		if _, err := cp.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.SetClientDozing()
+	r.SetClientAsleep(true) // somebody waits now
+	cp.Put(&done)
+	if !cp.Publish() {
+		t.Error("an operation does not wake a client that sleeps")
+	}
+}
+
 func TestFullRings(t *testing.T) {
 	r := newRings(t, 8)
 	sp, sc, cp := r.SubmitProducer(), r.SubmitConsumer(), r.CompleteProducer()

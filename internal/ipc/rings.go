@@ -127,6 +127,10 @@ func (r *Rings) SetDaemonAsleep(on bool) { set(r, wordDaemonAsleep, on) }
 // SetClientAsleep is the client's counterpart.
 func (r *Rings) SetClientAsleep(on bool) { set(r, wordClientAsleep, on) }
 
+// SetClientDozing is SetClientAsleep(true) by a client in which nobody waits for operations (ABI A8.3): the daemon does
+// not wake it for those that complete well.
+func (r *Rings) SetClientDozing() { r.word(wordClientAsleep).Store(dozing) }
+
 // SetClientPolling says whether a thread of the client polls: the daemon then yields the processor while it polls
 // itself.
 func (r *Rings) SetClientPolling(on bool) { set(r, wordClientPolling, on) }
@@ -146,7 +150,7 @@ func (r *Rings) Pulse() uint32 { return r.word(wordPulse).Load() }
 func set(r *Rings, word int, on bool) {
 	var v uint32
 	if on {
-		v = 1
+		v = asleep
 	}
 	r.word(word).Store(v)
 }

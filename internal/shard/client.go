@@ -285,7 +285,6 @@ func (s *Shard) touch(c *Client) {
 
 // flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
 func (s *Shard) flushClients() {
-	s.clients.gave = s.clients.gave || len(s.clients.touched) > 0
 	for i, c := range s.clients.touched {
 		s.clients.touched[i] = nil
 		c.touched = false
@@ -297,12 +296,14 @@ func (s *Shard) flushClients() {
 }
 
 func (s *Shard) flushClient(c *Client) {
-	if c.cq.Publish() {
-		s.idle.calls.Wakes++
-		c.ring.ring()
-		s.idle.calls.Looks += c.ring.looks
-		c.ring.looks = 0
-		s.clients.rang = true
+	s.clients.gave = s.clients.gave || c.rings.ClientPolling()
+	switch {
+	case !c.cq.Publish() || c.ring.waits:
+	case c.ring.shares:
+		c.ring.waits = true
+		s.clients.bells = append(s.clients.bells, c)
+	default:
+		s.wake(c)
 	}
 	if c.behind() {
 		s.evict(c, "its memory takes longer to be read and written than its connections live")

@@ -18,6 +18,10 @@ import (
 type ringer struct {
 	bell    *ipc.Doorbell
 	seemed  bool          // a ring seemed long
+	shares  bool          // the client seems to run on the shard's core
+	waits   bool          // among clientSet.bells
+	wakes   bool          // among clientSet.woken
+	rung    mono.Time     // the end of the latest ring
 	looks   uint64        // at the thread's clock
 	until   mono.Time     // the goroutine rings
 	asked   chan struct{} // it is to ring; nil: there is none
@@ -37,6 +41,7 @@ func (r *ringer) ring() {
 		case r.asked <- struct{}{}:
 		default: // it is about to
 		}
+		r.rung, r.shares = from, false
 		return
 	}
 	own := time.Duration(0)
@@ -45,7 +50,11 @@ func (r *ringer) ring() {
 		own = threadTime()
 	}
 	r.bell.Ring()
-	took := mono.Now().Sub(from)
+	r.rung = mono.Now()
+	took := r.rung.Sub(from)
+	if took > sharedTime {
+		r.shares = true
+	}
 	if took <= longRing {
 		return
 	}

@@ -96,8 +96,9 @@ type clientSet struct {
 	services  map[string]*Client      // who listens
 	offered   *Services               // the same for all shards, which share it
 	touched   []*Client               // clients with completions or messages to flush this iteration
-	gave      bool                    // there were such clients in the latest iteration
-	rang      bool                    // a client was woken, and this thread has not yielded since
+	bells     []*Client               // clients to be woken once frames have left (ringBells)
+	woken     []*Client               // clients that were woken, and have not been seen to run since (giveWay)
+	gave      bool                    // a client that polls was given something in the latest iteration
 	evictions uint64
 	reapFirst int               // which slot's client ends first in this iteration
 	mayRevoke int               // keys of connections that end, in what is left of this iteration
@@ -186,22 +187,16 @@ func (s *Shard) work() (sleep bool) {
 		if s.Iterate(now) {
 			now = mono.Now() // a burst of sealed frames may have taken longer than the patience is, or a slow yield
 			s.idle.wait.lastWork = now
-			if !s.clients.gave || !s.clientsPoll() {
+			if !s.clients.gave {
 				continue
 			}
-			// The results are for a client that polls, perhaps on this core: it runs first.
+			// There are results for a client that polls, perhaps on this core: it runs first.
 		}
-		switch s.idle.wait.idle(now, s.clientsPoll(), s.clients.rang || s.clients.gave) {
+		switch s.idle.wait.idle(now, s.clientsPoll(), s.clients.gave || len(s.clients.woken) > 0) {
 		case actPoll:
 			now = mono.Now()
 		case actYield:
-			before := now
-			s.idle.calls.Yields++
-			yield()
-			s.clients.rang = false
-			now = mono.Now()
-			s.idle.wait.yielded = now
-			s.idle.wait.core.Yielded(now, now.Sub(before))
+			now = s.giveWay(now)
 		case actBlock:
 			if s.prepareSleep(now, &s.idle.threadSet) {
 				s.idle.wait.asleep = now
@@ -252,6 +247,7 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 		s.askMore(now)
 	}
 	s.flushClients()
+	worked = s.ringBells() || worked
 	if s.clients.dying > 0 {
 		worked = s.reapClients(now) || worked
 	}

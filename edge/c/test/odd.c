@@ -410,6 +410,84 @@ static void loop(char **arg)
 	edge_device_close(b, 0);
 }
 
+static void *reads_all(void *s)
+{
+	static char buf[4096];
+	ssize_t n;
+	while ((n = edge_stream_read(s, buf, sizeof buf, EDGE_FOREVER)) > 0)
+		;
+	CHECK(n == 0);
+	return NULL;
+}
+
+static void stream_between(edge_device *from, edge_listener *l, const char *name, edge_stream **ours, edge_stream **peers)
+{
+	OK(edge_stream_dial_start(from, edge_device_name(from), name, NULL, ours, WAIT));
+	while (edge_stream_accept(l, peers, 10) != 0)
+		CHECK(edge_stream_wait(*ours, 10) == 0 || edge_stream_error(*ours) == EDGE_ERR_AGAIN);
+	OK(edge_stream_wait(*ours, WAIT));
+}
+
+/* A thread that waits for what a peer writes is not to be woken for operations, and others on the device are, so many
+ * times: for those that they post, and for pieces of a stream before the next ones, of which its peer reads none. */
+static void dozes(char **arg)
+{
+	enum { SMALL = 32 << 10, BYTES = 512 * SMALL };
+	static char bytes[BYTES];
+	edge_config cfg = { .size = sizeof cfg, .queue_depth = 64, .wait = EDGE_BLOCK, .name = "peer", .send_buffer = SMALL,
+		.receive_buffer = BYTES };
+	edge_device *a, *b;
+	edge_listener *l, *streams;
+	edge_conn *c, *s;
+	edge_region *r;
+	edge_remote *m;
+	edge_stream *waited, *other, *full, *unread;
+	char name[64];
+	pthread_t t;
+	OK(edge_open(&a, &cfg, WAIT));
+	OK(edge_open(&b, &cfg, WAIT));
+	OK(edge_listen(b, service(true), &l, WAIT));
+	meet(a, b, l, &c, &s);
+	OK(edge_register(b, 4096, &r, WAIT));
+	OK(edge_export_region(r, s, "m", EDGE_REMOTE_WRITE, 0, 4096, NULL, WAIT));
+	OK(edge_import(c, "m", &m, WAIT));
+	snprintf(name, sizeof name, "%s-s", service(false));
+	OK(edge_stream_listen(b, name, 0, &streams, WAIT));
+	stream_between(a, streams, name, &waited, &other);
+	stream_between(a, streams, name, &full, &unread);
+	OK(pthread_create(&t, NULL, reads_all, waited));
+	edge_work w = { .kind = EDGE_WRITE, .inline_data = "x", .inline_size = 1, .remote = m };
+	struct pollfd p = { .fd = edge_device_fd(a), .events = POLLIN };
+	for (int i = 0; i < atoi(arg[0]); i++) {
+		edge_op op;
+		OK(edge_post(c, &w, &op));
+		for (;;) {
+			edge_device_poll(a);
+			if (edge_op_done(&op))
+				break;
+			if (edge_device_arm(a))
+				CHECK(poll(&p, 1, 5000) == 1);
+		}
+	}
+	for (size_t done = 0; done < BYTES;) {
+		ssize_t n = edge_stream_write(full, bytes + done, BYTES - done, 0);
+		if (n > 0)
+			done += (size_t)n;
+		edge_device_poll(a);
+		if (n < 0 && !(edge_stream_events(full) & POLLOUT) && edge_device_arm(a))
+			CHECK(poll(&p, 1, 1500) == 1); /* less than the reader sleeps for at most */
+	}
+	OK(edge_stream_shutdown(other));
+	OK(pthread_join(t, NULL));
+	edge_stream *all[] = { waited, other, full, unread };
+	for (int i = 0; i < 4; i++)
+		edge_stream_close(all[i], 0);
+	edge_conn_free(c);
+	edge_conn_free(s);
+	edge_device_close(a, 0);
+	edge_device_close(b, 0);
+}
+
 static edge_work notifies;
 static edge_conn *notified;
 static _Atomic pid_t gives_up_is;
@@ -579,7 +657,7 @@ static const struct { const char *name; void (*run)(char **); int args; } roles[
 	{ "opening", opening, 0 },
 	{ "dialling", dialling, 0 },
 	{ "zero", zero, 0 }, { "lend", lend, 0 }, { "order", order, 1 }, { "forks", forks, 1 }, { "blocked", blocked, 0 },
-	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "leaves", leaves, 0 }, { "withdraws", withdraws, 0 },
+	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "dozes", dozes, 1 }, { "leaves", leaves, 0 }, { "withdraws", withdraws, 0 },
 	{ "answered", answered, 1 },
 	{ "blocks", blocks, 1 },
 };
