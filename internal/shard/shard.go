@@ -8,6 +8,7 @@ package shard
 //  3. handleEvents (events.go), flushClients: completions and notifications to the clients' rings.
 //     Handshakes that the engine wants computed go to the handshaker (handshaker.go), and come back by the mailbox.
 //  4. transmit (link.go): what the engine has to send, in batches, to the links; then the events of that.
+//  5. ringBells (wake.go): clients that sleep on this core are woken, one at a time.
 //
 // When there was nothing to do for a while the thread sleeps (waiting.go, sleep.go), or leaves the work to drivers
 // (drive.go).

@@ -109,8 +109,8 @@ func TestBacklogGoesOn(t *testing.T) {
 
 func TestOddOrders(t *testing.T) {
 	a, _ := hosts(t)
-	for _, args := range [][]string{{"zero"}, {"lend"}, {"order", "30"}, {"forks", "200"}, {"loop", "5000"}, {"alone"}, {"dozes", "2000"},
-		{"blocks", "5000"}, {"leaves"}} {
+	for _, args := range [][]string{{"zero"}, {"lend"}, {"order", "30"}, {"forks", "200"}, {"loop", "5000"}, {"alone"},
+		{"dozes", "2000"}, {"blocks", "5000"}, {"leaves"}} {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {
 			startProgram(t, "odd", a.cfg.Socket, args...).ends()
 		})

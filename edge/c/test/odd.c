@@ -474,6 +474,7 @@ static void dozes(char **arg)
 		if (n > 0)
 			done += (size_t)n;
 		edge_device_poll(a);
+		edge_device_poll(b); /* gives credit for notifications */
 		if (n < 0 && !(edge_stream_events(full) & POLLOUT) && edge_device_arm(a))
 			CHECK(poll(&p, 1, 1500) == 1); /* less than the reader sleeps for at most */
 	}
