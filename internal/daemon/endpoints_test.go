@@ -91,13 +91,14 @@ func TestEndpointsAreLookedUp(t *testing.T) {
 	shows(placed, "10.0.0.9:9 192.0.2.7:9470 10.0.0.10:10")
 }
 
-// A name server that does not answer for one peer keeps no other waiting; so many peers are looked up at once, not more.
+// A name server that does not answer for one peer keeps no other waiting; so many are looked up at once, not more.
 func TestLookupsRunBesideEachOther(t *testing.T) {
 	key := secure.NewPrivateKey()
 	cfg := config.Config{Name: "a", Links: []config.Link{{Name: "x0"}}}
 	const peers = 3 * mostLookups
 	for i := range peers {
-		cfg.Peers = append(cfg.Peers, config.Peer{Name: fmt.Sprint("p", i), Key: secure.NewPrivateKey().Public().String(),
+		cfg.Peers = append(cfg.Peers, config.Peer{Name: fmt.Sprint("p", i),
+			Key:       secure.NewPrivateKey().Public().String(),
 			Endpoints: []string{fmt.Sprintf("p%d.example:9470", i)}})
 	}
 	d, err := prepare(cfg, Options{Key: &key, inline: true, Log: logTo(t)})

@@ -163,12 +163,9 @@ wait $callers || fail "stranger call"
 wait $server || fail "stranger take"
 echo "datagrams of strangers: ok"
 
-A "$OUT/torture" fork || fail "fork"
-A "$OUT/torture" memory || fail "memory"
-A timeout 30 "$OUT/torture" itself || fail "itself"
-A timeout 30 "$OUT/torture" events || fail "events"
-A timeout 30 "$OUT/torture" gone || fail "gone"
-A timeout 30 "$OUT/torture" signals || fail "signals"
+for test in fork memory itself events signals gone; do
+	A timeout 30 "$OUT/alone" $test || fail "alone $test"
+done
 fault no_fault 0
 fault cut_link 0
 fault kill_server 1

@@ -1,0 +1,246 @@
+/*
+ * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, events, signals, gone. Each
+ * is described at its function.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ends.h"
+
+/* After fork neither side sees what the other does to its heap, registered or not. */
+static int forks(void)
+{
+	struct end e = { 0 };
+	CHECK(open_end(&e), "no device");
+	char *near = malloc(100), *there = malloc(1000);
+	/* Or the compiler knew what is there, and left out the child's write, since nobody else has the pointers. */
+	__asm__ volatile("" : "+r"(near), "+r"(there) : : "memory");
+	strcpy(near, "parent");
+	strcpy(there, "registered");
+	struct ibv_mr *mr = ibv_reg_mr(e.pd, there, 1000, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr != NULL, "ibv_reg_mr");
+	pid_t pid = fork();
+	if (pid == 0) {
+		bool same = strcmp(near, "parent") == 0 && strcmp(there, "registered") == 0;
+		for (int i = 0; i < 1000; i++)
+			strcpy(malloc(500), "child");
+		strcpy(near, "child");
+		struct end own = { 0 };
+		struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+		bool opens = open_end(&own);
+		init.send_cq = init.recv_cq = own.cq;
+		own.qp = opens ? ibv_create_qp(own.pd, &init) : NULL;
+		_exit(!same || own.qp == NULL || ibv_destroy_qp(own.qp) != 0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child sees other bytes, or has no device");
+	CHECK(strcmp(near, "parent") == 0, "the child's write is seen: %s", near);
+	void *late = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *shared = ibv_reg_mr(e.pd, late, 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(shared != NULL && ibv_dereg_mr(shared) == 0, "the parent's device does not survive its child");
+	CHECK(ibv_dereg_mr(mr) == 0 && strcmp(near, "parent") == 0 && strcmp(there, "registered") == 0, "after ibv_dereg_mr");
+	close_end(&e);
+	puts("fork: ok");
+	return 0;
+}
+
+/* Regions of one allocation, of which neighbours share a page and one has them all, have keys each. */
+static int memory(void)
+{
+	enum { PART = 100000, PARTS = 3, LATER = 2 };
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct end e = { 0 };
+	CHECK(open_end(&e), "no device");
+	char *big = malloc(PARTS * PART), *before = malloc(PARTS * PART);
+	struct ibv_mr *mr[PARTS + 1];
+	memset(big, 1, PARTS * PART);
+	for (int i = 0; i < PARTS; i++) {
+		int part = (i + LATER) % PARTS; /* not from the beginning on */
+		mr[i] = ibv_reg_mr(e.pd, big + part * PART, PART, access);
+		CHECK(mr[i] != NULL, "no region of part %d", part);
+	}
+	mr[PARTS] = ibv_reg_mr(e.pd, big, PARTS * PART, access);
+	CHECK(mr[PARTS] != NULL, "no region of all parts");
+	free(before); /* it may lie beside the other */
+	before = malloc(PARTS * PART);
+	struct ibv_mr *other = ibv_reg_mr(e.pd, before, PARTS * PART, access);
+	CHECK(other != NULL && ibv_dereg_mr(other) == 0, "no region of another allocation");
+	for (int i = 0; i <= PARTS; i++)
+		CHECK(ibv_dereg_mr(mr[i]) == 0, "ibv_dereg_mr");
+	for (int i = 0; i < PARTS * PART; i++)
+		CHECK(big[i] == 1, "byte %d has changed", i);
+	close_end(&e);
+	puts("memory: ok");
+	return 0;
+}
+
+/* A socket that hears what it says. */
+static int echo(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	socklen_t n = sizeof at;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool ok = bind(fd, (struct sockaddr *)&at, sizeof at.sun_family) == 0 &&
+		getsockname(fd, (struct sockaddr *)&at, &n) == 0 && connect(fd, (struct sockaddr *)&at, n) == 0;
+	return ok ? fd : -1;
+}
+
+/* A queue pair that is its own peer: it writes to its own memory, and receives what it sends. */
+static int itself(void)
+{
+	enum { SIZE = 5000, SENDS = 3 };
+	struct end e = { .tcp = echo() };
+	CHECK(open_end(&e) && meet(&e), "no queue pair");
+	char *from = e.buffer + DEPTH * BUFFER;
+	fill(from, SIZE, 1);
+	struct ibv_sge g = { .addr = (uintptr_t)from, .length = SIZE, .lkey = e.buffers->lkey };
+	struct ibv_send_wr w = { .wr_id = 1ull << 63, .sg_list = &g, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE }, *bad;
+	w.wr.rdma.rkey = e.rkey;
+	w.wr.rdma.remote_addr = e.address;
+	CHECK(ibv_post_send(e.qp, &w, &bad) == 0, "write");
+	w.opcode = IBV_WR_SEND;
+	for (int i = 0; i < SENDS; i++)
+		CHECK(ibv_post_send(e.qp, &w, &bad) == 0, "send");
+	struct ibv_wc c;
+	int sent = 0, received = 0;
+	for (int64_t until = now() + 20; sent < 1 + SENDS || received < SENDS;) {
+		CHECK(now() < until, "%d of 4 were sent, %d of 3 received", sent, received);
+		if (ibv_poll_cq(e.cq, 1, &c) == 0)
+			continue;
+		CHECK(c.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(c.status));
+		if (c.wr_id >> 63) {
+			sent++;
+			continue;
+		}
+		const char *b = e.buffer + c.wr_id * BUFFER;
+		bool split = c.wr_id % 3 == 0;
+		CHECK(c.wr_id == (uint64_t)received++ && c.byte_len == SIZE, "buffer %lu, %u bytes", c.wr_id, c.byte_len);
+		CHECK(memcmp(b, from, split ? HEAD : SIZE) == 0, "message %lu has other bytes", c.wr_id);
+	}
+	CHECK(is_filled(e.memory, SIZE, 1), "the memory has other bytes");
+	CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
+	close_end(&e);
+	puts("itself: ok");
+	return 0;
+}
+
+static _Atomic bool destroyed;
+
+static void *destroy(void *srq)
+{
+	CHECK(ibv_destroy_srq(srq) == 0, "ibv_destroy_srq");
+	destroyed = true;
+	return NULL;
+}
+
+/* An object stays until the asynchronous events about it are acknowledged. */
+static int events(void)
+{
+	enum { SOON_MS = 50 }; /* that it would need to go without */
+	struct end e = { 0 };
+	CHECK(open_end(&e), "no device");
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(e.pd, &init);
+	struct ibv_srq_attr limit = { .srq_limit = 4 };
+	CHECK(srq != NULL && ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT) == 0, "no shared receive queue");
+	struct ibv_async_event event;
+	CHECK(ibv_get_async_event(e.context, &event) == 0 && event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED &&
+	      event.element.srq == srq, "another event");
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, destroy, srq) == 0, "no thread");
+	poll(NULL, 0, SOON_MS);
+	CHECK(!destroyed, "it has gone before its event was acknowledged");
+	ibv_ack_async_event(&event);
+	pthread_join(t, NULL);
+	close_end(&e);
+	puts("events: ok");
+	return 0;
+}
+
+static void nothing(int number)
+{
+	(void)number;
+}
+
+/* A signal ends the wait for an event, as it ends a read. */
+static int signals(void)
+{
+	struct end e = { 0 };
+	struct sigaction on = { .sa_handler = nothing };
+	struct itimerval often = { .it_interval = { .tv_usec = 50000 }, .it_value = { .tv_usec = 50000 } }, never = { 0 };
+	CHECK(open_end(&e), "no device");
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(e.context);
+	struct ibv_cq *cq;
+	void *context;
+	CHECK(channel != NULL && sigaction(SIGALRM, &on, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
+	CHECK(ibv_get_cq_event(channel, &cq, &context) != 0 && errno == EINTR, "%s", strerror(errno));
+	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && ibv_destroy_comp_channel(channel) == 0, "ibv_destroy_comp_channel");
+	close_end(&e);
+	puts("signals: ok");
+	return 0;
+}
+
+static void *meets(void *e)
+{
+	CHECK(meet(e), "no queue pair");
+	return NULL;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* That its peer has gone a queue pair notices no sooner than a NIC after its retries. */
+static int gone(void)
+{
+	enum { LEAST_MS = 400, MOST_MS = 10000 };
+	struct end a = { 0 }, b = { 0 };
+	int pair[2];
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && open_end(&a) && open_end(&b), "no device");
+	a.tcp = pair[0];
+	b.tcp = pair[1];
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, meets, &b) == 0 && meet(&a) && pthread_join(t, NULL) == 0, "no queue pairs");
+	struct ibv_sge g = { .addr = (uintptr_t)a.buffer + DEPTH * BUFFER, .length = 100, .lkey = a.buffers->lkey };
+	struct ibv_send_wr w = { .wr_id = 1ull << 63, .sg_list = &g, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_wc c;
+	CHECK(ibv_post_send(a.qp, &w, &bad) == 0, "send");
+	while (ibv_poll_cq(b.cq, 1, &c) == 0)
+		;
+	CHECK(ibv_destroy_qp(b.qp) == 0, "ibv_destroy_qp");
+	while (ibv_poll_cq(a.cq, 1, &c) == 0)
+		;
+	CHECK(c.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(c.status));
+	int64_t began = now_ms();
+	CHECK(ibv_post_send(a.qp, &w, &bad) == 0, "send");
+	while (ibv_poll_cq(a.cq, 1, &c) == 0)
+		CHECK(now_ms() < began + MOST_MS, "it does not fail");
+	int64_t took = now_ms() - began;
+	CHECK(c.status == IBV_WC_RETRY_EXC_ERR && took >= LEAST_MS, "%s after %ld ms", ibv_wc_status_str(c.status), (long)took);
+	CHECK(ibv_destroy_qp(a.qp) == 0, "ibv_destroy_qp");
+	close_end(&a);
+	close_end(&b);
+	puts("gone: ok");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "memory", memory },
+		{ "itself", itself }, { "events", events }, { "signals", signals }, { "gone", gone } };
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
+		if (strcmp(argv[1], tests[i].name) == 0)
+			return tests[i].run();
+	fprintf(stderr, "usage: alone fork | memory | itself | events | signals | gone\n");
+	return 2;
+}
