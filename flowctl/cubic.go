@@ -220,8 +220,8 @@ func (l *cubicLane) Allows(inFlight int, now mono.Time) bool {
 
 // paces reports whether a frame may leave now: at most those of a millisecond at once, on long paths.
 func (c *cubicCable) paces(now mono.Time) bool {
-	if c.rtt < paceFrom {
-		c.tokenAt = now
+	if c.rtt < paceFrom { // what was sent without pacing is no debt
+		c.tokens, c.tokenAt = paceLeast, now
 		return true
 	}
 	gain := float64(paceGain)

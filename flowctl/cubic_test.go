@@ -105,6 +105,22 @@ func TestCubicBudget(t *testing.T) {
 	}
 }
 
+// What was sent on a short path, without pacing, is no debt when the path becomes long.
+func TestCubicOwesNothingOfShortPaths(t *testing.T) {
+	c := CubicParams{}.cable()
+	l := c.New().(*cubicLane)
+	now := mono.Time(time.Hour)
+	c.rtt = paceFrom / 2
+	for range 10_000 {
+		l.Allows(1, now)
+		l.settle(0)
+	}
+	c.rtt = 2 * paceFrom
+	if !l.Allows(0, now) {
+		t.Errorf("the next frame leaves in %v", l.NextSend().Sub(now))
+	}
+}
+
 // On a long path no more than a millisecond's frames leave at once, and none is kept for ever.
 func TestCubicPaces(t *testing.T) {
 	const rtt = 50 * time.Millisecond

@@ -233,9 +233,10 @@ func (d *ipDriver) newSocket(port uint16, shared bool) (fd int, err error) {
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(port), Addr: ip.As16()}
 	if d.wide = !ip.Unmap().Is4(); d.wide {
 		fd, err = unix.Socket(unix.AF_INET6, how, 0)
-		if d.wide = err == nil; err != nil && (!every || !errors.Is(err, unix.EAFNOSUPPORT)) {
+		if err != nil && (!every || !errors.Is(err, unix.EAFNOSUPPORT)) {
 			return -1, fmt.Errorf("socket: %w", err)
 		}
+		d.wide = err == nil
 	}
 	if !d.wide {
 		v4 := &unix.SockaddrInet4{Port: int(port)}

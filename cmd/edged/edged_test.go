@@ -70,6 +70,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},
 		{[]string{"--check", "--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},
 		{[]string{"--poll", "sometimes", "--link", "eth1"}, 2},
+		{[]string{"--check", "--link", "eth1", "--plaintext", "--lanes", "8"}, 2},
+		{[]string{"--check", "--link", "eth1", "--plaintext", "--congestion", "wan"}, 2},
 		{[]string{"--no-such-flag"}, 2},
 		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock"), "--key-file",
 			filepath.Join(dir, "key")}, 1},

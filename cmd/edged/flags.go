@@ -76,11 +76,16 @@ func (f *flags) config() (config.Config, error) {
 			cfg.Links = append(cfg.Links, l)
 		}
 	}
+	routed := false
 	for i := range cfg.Links {
 		if cfg.Links[i].Listen != "" {
+			routed = true
 			overlay(&cfg.Links[i].Lanes, f.Lanes)
 			overlay(&cfg.Links[i].Congestion, f.Congestion)
 		}
+	}
+	if !routed && (f.Lanes != nil || f.Congestion != nil) {
+		return cfg, errors.New("--lanes and --congestion are of IP links, and there is none: add --listen")
 	}
 	overlay(&cfg.Name, f.Name)
 	overlay(&cfg.Socket, f.Socket)

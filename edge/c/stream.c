@@ -423,7 +423,9 @@ size_t edge_stream_writable(edge_stream *s)
 	enter(s->d);
 	if (s->d->dead == 0)
 		pump(s->d, false);
-	size_t n = writable(s) == 0 && may_put(s) ? room(s) : 0;
+	size_t n = writable(s) == 0 ? room(s) : 0; /* it says what is to wake the program, whatever else lacks */
+	if (!may_put(s))
+		n = 0;
 	leave(s->d, 0);
 	return n;
 }

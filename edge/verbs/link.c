@@ -292,8 +292,10 @@ static void hold(edge_request *r)
 /* Returns whether something is on its way. */
 static bool look(void)
 {
+	enum { AT_ONCE = 16 }; /* others wait for the lock meanwhile */
 	edge_request *r;
-	while (listener != NULL && edge_listener_next(listener, &r, 0) == 0)
+	int n = 0;
+	for (; n < AT_ONCE && listener != NULL && edge_listener_next(listener, &r, 0) == 0; n++)
 		hold(r);
 	if (pending != NULL)
 		look_at_requests();
@@ -302,7 +304,7 @@ static bool look(void)
 			look_at_dial(qps[i]);
 	if (retrying)
 		look_at_retries();
-	return peers_look() || beginning > 0 || retrying;
+	return peers_look() || n == AT_ONCE || beginning > 0 || retrying;
 }
 
 int links_open(void)

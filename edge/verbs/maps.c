@@ -94,7 +94,9 @@ bool maps_allocation(uintptr_t start, uintptr_t end, struct mapping *whole)
 	maps_each(start, start + 1, first, &m);
 	if (!m.plain || m.start > start || m.end < end)
 		return false;
-	for (uintptr_t page = m.start, size; page <= start; page += size != 0 ? size : PAGE) {
+	enum { LOOKS = 4096 }; /* in memory that malloc did not make there is nothing to find */
+	int looks = 0;
+	for (uintptr_t page = m.start, size; page <= start && looks++ < LOOKS; page += size != 0 ? size : PAGE) {
 		size = allocated(page);
 		if (size > m.end - page)
 			size = 0;

@@ -139,7 +139,7 @@ static struct peer *make(struct peers *all, const char *node)
 	struct peer *p = calloc(1, sizeof *p);
 	if (p == NULL)
 		return NULL;
-	*p = (struct peer){ .ours = all == &to, .patience = patience, .used = ++count };
+	*p = (struct peer){ .standing = SILENT, .ours = all == &to, .patience = patience, .used = ++count };
 	snprintf(p->node, sizeof p->node, "%s", node);
 	all->list[all->n++] = p;
 	return p;
@@ -241,16 +241,15 @@ void peer_accept(edge_request *r)
 		edge_request_refuse(r, "no memory");
 	if (err == 0) {
 		connected(p, c);
+		gid_of(edge_conn_node(c), &p->gid);
 		p->standing = THERE;
 		err = edge_queue_serve(intake->queue, c, ASK_MS);
 	}
 	if (err == 0)
 		return;
 	say("a process of another node cannot send datagrams: %s", edge_message(err));
-	if (p != NULL) {
-		p->standing = SILENT;
+	if (p != NULL)
 		end(p);
-	}
 }
 
 void peer_gid(struct peer *p, union ibv_gid *gid)

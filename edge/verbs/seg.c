@@ -15,7 +15,7 @@
 
 #include "memory.h"
 
-enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = 1 << 30, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
+enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = MOST_HEAP, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
 
 static struct seg **segs; /* in the order of addresses */
 static int nsegs, room;

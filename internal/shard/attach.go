@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/mono"
@@ -198,6 +199,7 @@ func (s *Shard) free(now mono.Time, c *Client) {
 		s.dropSpace(now, r)
 	})
 	s.clients.list[c.slot] = nil
+	s.clients.woken = slices.DeleteFunc(s.clients.woken, func(o *Client) bool { return o == c })
 	s.clients.dying--
 	s.countUsers()
 	close(c.gone)

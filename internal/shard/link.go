@@ -142,7 +142,8 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
 		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Below: l.info.Below,
-		Ports: l.info.Ports, Inside: l.inside, Congestion: flowctl.IPCongestion(l.cfg.Congestion), Group: l.cfg.Listen}
+		Ports: l.info.Ports, Inside: l.inside, Congestion: flowctl.IPCongestion(l.cfg.Congestion),
+		Group: l.cfg.Congestion + " " + l.cfg.Listen}
 	if l.info.Pages {
 		lc.Shuffle = linkdrv.Split // what precedes a payload
 	}

@@ -79,6 +79,21 @@ func TestClientsThatDoNotRun(t *testing.T) {
 	}
 }
 
+// A client that has gone is kept by nothing, though nobody gave way for it: a shard that never polls never does.
+func TestWokenClientsGo(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c := newSleeper(t, s)
+	c.given(s)
+	if len(s.clients.woken) != 1 {
+		t.Fatalf("%d clients are about to run, want 1", len(s.clients.woken))
+	}
+	s.free(mono.Now(), c.Client)
+	if len(s.clients.woken) != 0 {
+		t.Error("a client that has gone is kept")
+	}
+}
+
 // The shard gives way as long as a client that it woke has not run, within reason.
 func TestShardGivesWayUntilClientsRan(t *testing.T) {
 	s := unstarted(t, still(t))

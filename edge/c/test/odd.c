@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -428,6 +429,20 @@ static void stream_between(edge_device *from, edge_listener *l, const char *name
 	OK(edge_stream_wait(*ours, WAIT));
 }
 
+static atomic_bool served;
+
+/* Takes what a device is told, notifications among it, whose credit its peers wait for. */
+static void *serves(void *device)
+{
+	struct pollfd p = { .fd = edge_device_fd(device), .events = POLLIN };
+	while (!served) {
+		edge_device_poll(device);
+		if (edge_device_arm(device))
+			poll(&p, 1, 10);
+	}
+	return NULL;
+}
+
 /* A thread that waits for what a peer writes is not to be woken for operations, and others on the device are, so many
  * times: for those that they post, and for pieces of a stream before the next ones, of which its peer reads none. */
 static void dozes(char **arg)
@@ -443,7 +458,7 @@ static void dozes(char **arg)
 	edge_remote *m;
 	edge_stream *waited, *other, *full, *unread;
 	char name[64];
-	pthread_t t;
+	pthread_t t, server;
 	OK(edge_open(&a, &cfg, WAIT));
 	OK(edge_open(&b, &cfg, WAIT));
 	OK(edge_listen(b, service(true), &l, WAIT));
@@ -469,15 +484,17 @@ static void dozes(char **arg)
 				CHECK(poll(&p, 1, 5000) == 1);
 		}
 	}
+	OK(pthread_create(&server, NULL, serves, b));
 	for (size_t done = 0; done < BYTES;) {
 		ssize_t n = edge_stream_write(full, bytes + done, BYTES - done, 0);
 		if (n > 0)
 			done += (size_t)n;
 		edge_device_poll(a);
-		edge_device_poll(b); /* gives credit for notifications */
 		if (n < 0 && !(edge_stream_events(full) & POLLOUT) && edge_device_arm(a))
 			CHECK(poll(&p, 1, 1500) == 1); /* less than the reader sleeps for at most */
 	}
+	served = true;
+	OK(pthread_join(server, NULL));
 	OK(edge_stream_shutdown(other));
 	OK(pthread_join(t, NULL));
 	edge_stream *all[] = { waited, other, full, unread };
