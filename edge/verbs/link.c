@@ -234,7 +234,7 @@ static struct qp *meant(const struct pending *p, bool *never)
 	*never = now_ms() >= p->until;
 	if (q == NULL || q->qp.qp_num != p->hello.to || q->attr.dest_qp_num != p->hello.from)
 		return NULL;
-	bool awaits = q->link.state == AWAITED || (q->link.state == DIALING && q->link.back == NULL && is_own_peer(q));
+	bool awaits = q->link.state == AWAITED || (q->link.state == DIALLING && q->link.back == NULL && is_own_peer(q));
 	if (!awaits)
 		return NULL;
 	if (gid_is(&q->attr.ah_attr.grh.dgid, edge_request_node(p->request), edge_request_peer(p->request)))
