@@ -34,6 +34,7 @@ struct seg {
 	int memfd;
 	ino_t inode;
 	unsigned refs; /* memory regions */
+	bool wider;    /* than what was registered: a heap, or an allocation */
 	bool whole;    /* of segs_forking: all of it is still mapped */
 };
 int seg_hold(uintptr_t start, uintptr_t end, struct seg **held, int *n); /* 0 or an errno; at most SEGMENTS of them */

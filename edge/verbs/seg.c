@@ -15,7 +15,7 @@
 
 #include "memory.h"
 
-enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = MOST_HEAP, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
+enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = 1 << 30, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
 
 static struct seg **segs; /* in the order of addresses */
 static int nsegs, room;
@@ -109,7 +109,11 @@ static int add(uintptr_t start, uintptr_t end, struct seg **made)
 		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
 	}
 	int err = take(all.start > low ? all.start : low, all.end < high ? all.end : high, made);
-	return err == ENOMEM ? take(start, end, made) : err;
+	if (err == ENOMEM)
+		return take(start, end, made);
+	if (err == 0)
+		(*made)->wider = true;
+	return err;
 }
 
 /* Whether memory is of the stack that we run on, whose pages cannot be exchanged under us. */
@@ -172,8 +176,8 @@ void seg_release(struct seg **held, int n)
  * fork. Parent and child share the pages that were taken over, and with them a heap, which each of them would change
  * under the other's hands. So the child gets copies, and the parent waits until it has them. This comes before
  * libedge's handlers, which write to that heap: handlers run in the order in which they were registered. Of a segment
- * beyond COPIES bytes it gets the first and the last page alone: the pages between hold nothing but what the program
- * registered.
+ * beyond COPIES bytes that is no wider than what was registered it gets the first and the last page alone: the pages
+ * between hold nothing else.
  */
 #define COPIES ((size_t)MOST_HEAP)
 
@@ -208,7 +212,7 @@ static void segs_forked(bool child)
 	char byte = 0;
 	for (int i = 0; child && forking[0] >= 0 && i < nsegs; i++) {
 		const struct seg *s = segs[i];
-		if (s->whole && s->end - s->start <= COPIES)
+		if (s->whole && (s->wider || s->end - s->start <= COPIES))
 			copy_pages(s, s->start, s->end);
 		else if (s->whole) {
 			copy_pages(s, s->start, s->start + PAGE);
