@@ -43,7 +43,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Mixed traffic has the load that is asked for.
+// The flows of mixed traffic load the hosts' links as much as --load says.
 func TestLoad(t *testing.T) {
 	for _, load := range []float64{0.2, 0.8} {
 		s := spec("websearch")

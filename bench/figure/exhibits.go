@@ -45,7 +45,7 @@ var multiedge = []Exhibit{
 		"the paper's hosts have memory on each of two processors; edgebench machine has copies on this one"},
 	{"MultiEdge", "table 3.2", "the cost of an ioctl, a kernel buffer, pinning, remapping",
 		[]string{"exchange"}, "utlb",
-		"remapping and pinning; edgebench machine has the system call; kernel buffers need a module", ""},
+		"remapping and pinning alone; edgebench machine measures the system call; kernel buffers need a module", ""},
 }
 
 var utlb = []Exhibit{
@@ -70,7 +70,7 @@ var dhl = []Exhibit{
 	{"DHL", "figure 6", "speedup", nil, "dhl", "", ""},
 	{"DHL", "figure 7", "time by part", nil, "dhl", "", ""},
 	{"DHL", "distribution", "how long a miss takes",
-		nil, "", "", "edgestudy ondemand has the median and the tail alone"},
+		nil, "", "", "edgestudy ondemand measures its median and tail, not the distribution"},
 }
 
 var vmmc = []Exhibit{

@@ -550,7 +550,8 @@ static void dead(edge_conn *c)
 	of(c)->job.done = true;
 }
 
-static const struct conn_user has_stream = { .advance = advance, .completed = completed, .failed = failed, .arrived = arrived, .pay = pay,
+static const struct conn_user has_stream = { .advance = advance, .completed = completed, .failed = failed,
+	.arrived = arrived, .pay = pay,
 	.settled = settled, .dialled = dialled, .accepted = accepted, .dead = dead };
 
 /* Whether a stream has bytes that the daemon has not taken. */

@@ -9,7 +9,7 @@ import (
 // fft touches the memory of the six-step transform of m x m complex numbers: transpositions between matrices that lie
 // in blocks of rows by process, and transforms of whole rows between them. Communication is in the transpositions
 // alone. It transforms forward and back, as the program's self-test does. Accesses do not depend on data, so nothing is
-// computed; bench/splash has the same program at work.
+// computed; the program in bench/splash computes.
 type fft struct {
 	m       int
 	x, t, u uint64 // addresses of the data, its transpose and the roots

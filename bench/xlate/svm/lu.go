@@ -10,7 +10,7 @@ const luBlock = 16
 
 // lu touches the memory of a dense matrix that is factored, in blocks that are contiguous in memory and scattered over
 // a grid of processes, which own them: step k factors the diagonal block, then its row and column, then what is right
-// of and below them. Accesses do not depend on data, so nothing is computed; bench/splash has the same program at work.
+// of and below them. Accesses do not depend on data, so nothing is computed; the program in bench/splash computes.
 type lu struct {
 	blocks     int // of a side
 	rows, cols int // of processes

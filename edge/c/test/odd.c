@@ -366,6 +366,24 @@ static void blocks(char **arg)
 	edge_device_close(b, 0);
 }
 
+/* So many writes one after another, each waited for on the device's descriptor. */
+static void write_each(edge_device *d, edge_conn *c, edge_remote *m, int times)
+{
+	edge_work w = { .kind = EDGE_WRITE, .inline_data = "x", .inline_size = 1, .remote = m };
+	struct pollfd p = { .fd = edge_device_fd(d), .events = POLLIN };
+	for (int i = 0; i < times; i++) {
+		edge_op op;
+		OK(edge_post(c, &w, &op));
+		for (;;) {
+			edge_device_poll(d);
+			if (edge_op_done(&op))
+				break;
+			if (edge_device_arm(d))
+				CHECK(poll(&p, 1, 5000) == 1);
+		}
+	}
+}
+
 static void *waits(void *c)
 {
 	edge_notification n;
@@ -389,19 +407,7 @@ static void loop(char **arg)
 	OK(edge_export_region(r, s, "m", EDGE_REMOTE_WRITE, 0, 4096, NULL, WAIT));
 	OK(edge_import(c, "m", &m, WAIT));
 	OK(pthread_create(&t, NULL, waits, idle));
-	edge_work w = { .kind = EDGE_WRITE, .inline_data = "x", .inline_size = 1, .remote = m };
-	struct pollfd p = { .fd = edge_device_fd(a), .events = POLLIN };
-	for (int i = 0; i < atoi(arg[0]); i++) {
-		edge_op op;
-		OK(edge_post(c, &w, &op));
-		for (;;) {
-			edge_device_poll(a);
-			if (edge_op_done(&op))
-				break;
-			if (edge_device_arm(a))
-				CHECK(poll(&p, 1, 5000) == 1);
-		}
-	}
+	write_each(a, c, m, atoi(arg[0]));
 	edge_conn_free(other);
 	OK(pthread_join(t, NULL));
 	edge_conn_free(idle);
@@ -471,19 +477,8 @@ static void dozes(char **arg)
 	stream_between(a, streams, name, &waited, &other);
 	stream_between(a, streams, name, &full, &unread);
 	OK(pthread_create(&t, NULL, reads_all, waited));
-	edge_work w = { .kind = EDGE_WRITE, .inline_data = "x", .inline_size = 1, .remote = m };
+	write_each(a, c, m, atoi(arg[0]));
 	struct pollfd p = { .fd = edge_device_fd(a), .events = POLLIN };
-	for (int i = 0; i < atoi(arg[0]); i++) {
-		edge_op op;
-		OK(edge_post(c, &w, &op));
-		for (;;) {
-			edge_device_poll(a);
-			if (edge_op_done(&op))
-				break;
-			if (edge_device_arm(a))
-				CHECK(poll(&p, 1, 5000) == 1);
-		}
-	}
 	OK(pthread_create(&server, NULL, serves, b));
 	for (size_t done = 0; done < BYTES;) {
 		ssize_t n = edge_stream_write(full, bytes + done, BYTES - done, 0);
@@ -675,7 +670,8 @@ static const struct { const char *name; void (*run)(char **); int args; } roles[
 	{ "opening", opening, 0 },
 	{ "dialling", dialling, 0 },
 	{ "zero", zero, 0 }, { "lend", lend, 0 }, { "order", order, 1 }, { "forks", forks, 1 }, { "blocked", blocked, 0 },
-	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "dozes", dozes, 1 }, { "leaves", leaves, 0 }, { "withdraws", withdraws, 0 },
+	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "dozes", dozes, 1 }, { "leaves", leaves, 0 },
+	{ "withdraws", withdraws, 0 },
 	{ "answered", answered, 1 },
 	{ "blocks", blocks, 1 },
 };
