@@ -12,8 +12,8 @@ type AckParams struct {
 	NackEvery int           // frames after a new hole until it is reported; 0: at once
 	Delay     time.Duration // the first unacknowledged frame is acknowledged within this
 	NackDelay time.Duration // a hole is reported within this; without effect if NackEvery is 0
-	// Exact has Every and Delay hold without exceptions: PUSH shortens no delay (clause 8.4), and data about to leave
-	// does not raise the count (clause 8.2).
+	// Exact has Every and Delay hold without exceptions: PUSH shortens no delay (clause 8.4), data about to leave does
+	// not raise the count, and each data frame that leaves carries what is pending (clause 8.2).
 	Exact bool
 }
 
@@ -45,6 +45,7 @@ type AckPolicy struct {
 	hole    bool      // a hole opened that was not yet reported
 	holeAge int       // frames since it opened
 	due     mono.Time // meaningful while Pending
+	holeDue mono.Time // when the hole is reported by time; meaningful while hole
 	late    mono.Time // Delay after the first unacknowledged frame; meaningful while frames > 0
 }
 
@@ -83,8 +84,8 @@ func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
 	if p.hole {
 		p.holeAge++
 	} else if gap {
-		p.hole = true
-		due = mono.Min(due, now.Add(p.params.NackDelay))
+		p.hole, p.holeDue = true, now.Add(p.params.NackDelay)
+		due = mono.Min(due, p.holeDue)
 	}
 	if p.hole && p.holeAge >= p.params.NackEvery {
 		due = mono.Min(due, now)
@@ -113,13 +114,23 @@ func (p *AckPolicy) OverdueAt() mono.Time {
 func (p *AckPolicy) Pending() bool { return p.frames > 0 || p.hole }
 
 // WantPiggyback reports whether any data frame that leaves should carry a block: a hole, or a quarter of Every. Two-way
-// traffic then needs no explicit acknowledgements, and three in four of its frames are spared the bytes.
+// traffic then needs no explicit acknowledgements, and three in four of its frames are spared the bytes. With Exact all
+// data frames carry what there is.
 func (p *AckPolicy) WantPiggyback() bool {
+	if p.params.Exact {
+		return p.frames > 0
+	}
 	return p.hole || p.frames > 0 && p.frames*4 >= p.params.Every
 }
 
-// Nack reports whether the next block reveals a new hole (Block.Nack).
+// Nack reports whether there is a new hole to reveal (Block.Nack).
 func (p *AckPolicy) Nack() bool { return p.hole }
+
+// Hides reports whether a hole is not to be revealed yet: negative acknowledgements wait for their own count and delay
+// (paper 2.1.2).
+func (p *AckPolicy) Hides(now mono.Time) bool {
+	return p.hole && p.holeAge < p.params.NackEvery && now < p.holeDue
+}
 
 // Deadline returns when Due turns true if nothing else happens; Never when idle.
 func (p *AckPolicy) Deadline() mono.Time {
@@ -131,3 +142,27 @@ func (p *AckPolicy) Deadline() mono.Time {
 
 // OnSent records that a block of this path left, alone or on a data frame.
 func (p *AckPolicy) OnSent() { p.frames, p.hole, p.holeAge, p.due = 0, false, 0, mono.Never }
+
+// Block makes the block that leaves now, of what t has: up to the first hole that is not to be reported yet (Hides), or
+// all; with again all. Its bitmap of at most maxWords words is appended to dst. ok is false if there is nothing new.
+func (p *AckPolicy) Block(now mono.Time, t *Tracker, dst []uint64, maxWords int, again bool) (b Block, ok bool) {
+	largest, at, ok := t.Largest()
+	if !ok {
+		return b, false
+	}
+	first, found, open := t.Hole()
+	if !open || again || !p.Hides(now) {
+		b = Block{Largest: largest, Delay: now.Sub(at), Nack: p.hole}
+		b.Floor, b.Bits = t.AckBits(dst, maxWords)
+		p.OnSent()
+		return b, true
+	}
+	said := p.frames == 0 // what is below the hole; said again with each frame, it could leave no room for data
+	p.frames, p.due = 0, p.holeDue
+	if said || first == 0 {
+		return b, false
+	}
+	b = Block{Largest: first - 1, Delay: now.Sub(found)}
+	b.Floor, b.Bits = t.AckBitsBelow(dst, maxWords)
+	return b, true
+}

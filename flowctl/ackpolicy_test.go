@@ -47,7 +47,8 @@ func TestAckPolicy(t *testing.T) {
 		{"paper: 48 frames speak", PaperAcks, many(48), 1000 * us, false, true, true},
 		{"paper: a hole waits for 5 ms", PaperAcks, hole[:40], 6000 * us, true, true, true},
 		{"paper: a hole revealed by a bare acknowledgement", PaperAcks, []frame{{1000 * us, false, true}}, 6000 * us,
-			true, true, true},
+			true, true, false},
+		{"paper: all data frames carry what is pending", PaperAcks, many(1), 6000 * us, false, true, true},
 		{"a hole is reported before Delay is over", AckParams{Every: 48, NackEvery: 256, Delay: time.Second,
 			NackDelay: time.Millisecond}, []frame{{1000 * us, true, false}, {1500 * us, true, true}}, 2500 * us, true,
 			true, true},
@@ -75,6 +76,47 @@ func TestAckPolicy(t *testing.T) {
 			if p.Pending() || p.Deadline() != mono.Never {
 				t.Errorf("%s: still pending after OnSent", c.name)
 			}
+		}
+	}
+}
+
+// A block of the profile paper stops at a hole until 256 frames later or 5 ms are over; one of the default never does.
+func TestBlock(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		params  AckParams
+		arrive  []uint64
+		after   time.Duration
+		again   bool
+		largest uint64
+		nack    bool
+		none    bool
+	}{
+		{"default: a hole is reported at once", DefaultAcks, []uint64{0, 1, 3}, 0, false, 3, true, false},
+		{"paper: it is hidden", PaperAcks, []uint64{0, 1, 3, 4}, 0, false, 1, false, false},
+		{"paper: until 5 ms are over", PaperAcks, []uint64{0, 1, 3, 4}, 5 * time.Millisecond, false, 4, true, false},
+		{"paper: or the peer asks", PaperAcks, []uint64{0, 1, 3, 4}, 0, true, 4, true, false},
+		{"paper: filled, there is nothing to hide", PaperAcks, []uint64{0, 1, 3, 2}, 0, false, 3, true, false},
+		{"paper: filled up to the next", PaperAcks, []uint64{0, 2, 4, 1}, 0, false, 2, false, false},
+		{"paper: nothing below it", PaperAcks, []uint64{1, 2}, 0, false, 0, false, true},
+	} {
+		var p AckPolicy
+		var tr Tracker
+		p.Init(c.params)
+		for _, pn := range c.arrive {
+			gap, _ := tr.Commit(pn, 1000*us)
+			p.OnFrame(1000*us, true, gap)
+		}
+		b, ok := p.Block(mono.Time(1000*us).Add(c.after), &tr, nil, 4, c.again)
+		if ok == c.none || b.Largest != c.largest || b.Nack != c.nack {
+			t.Errorf("%s: %+v, %v; want largest %d, nack %v, none %v", c.name, b, ok, c.largest, c.nack, c.none)
+		}
+		if hidden := !b.Nack && c.params.Exact; hidden != p.Pending() || hidden && p.Deadline() != 6000*us {
+			t.Errorf("%s: afterwards pending %v until %v", c.name, p.Pending(), p.Deadline())
+		} else if hidden && p.WantPiggyback() {
+			t.Errorf("%s: the next data frame is to carry a block", c.name)
+		} else if b, ok := p.Block(1000*us, &tr, nil, 4, false); hidden && ok {
+			t.Errorf("%s: said again: %+v", c.name, b)
 		}
 	}
 }

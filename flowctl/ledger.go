@@ -37,6 +37,9 @@ type AckResult struct {
 type LossParams struct {
 	AckDelay      time.Duration // the peer's AckParams.Delay
 	CoarseTimeout time.Duration // longest wait between probes
+	// Nacks has what a negative acknowledgement shows missing lost at once, as long as nothing has shown that the path
+	// reorders (paper 2.1.2).
+	Nacks bool
 }
 
 // Ledger is the send side of one path: which packets are in flight, which arrived, which are lost.
@@ -189,7 +192,11 @@ func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_
 		l.progress(now, rtt)
 	}
 	if fresh {
-		lost = l.judge(now, l.loss.basis+l.allowance(rtt), rtt, lost)
+		age := l.loss.basis + l.allowance(rtt)
+		if b.Nack && l.params.Nacks {
+			age = l.loss.basis + l.loss.learned
+		}
+		lost = l.judge(now, age, rtt, lost)
 	} else if l.frames == 0 {
 		l.loss.at = mono.Never
 	}
@@ -299,6 +306,26 @@ func (l *Ledger) isOut(pn uint64) bool { return l.out[pn>>6&l.wordMask]>>(pn&63)
 func (l *Ledger) AbandonAll(lost []Sent) []Sent {
 	lost = l.condemn(l.next, lost)
 	l.loss.abandoned = l.next
+	return lost
+}
+
+// RecallLast declares the newest packet outstanding lost, to be sent again.
+func (l *Ledger) RecallLast(lost []Sent) []Sent {
+	for pn := l.next; l.frames > 0 && pn > l.base; pn &^= 63 {
+		pn--
+		word := pn >> 6 & l.wordMask
+		if set := l.out[word] & span(pn&^63, pn+1); set != 0 {
+			set = 1 << (63 - bits.LeadingZeros64(set))
+			l.lost[word] |= set
+			l.recalled++
+			lost = l.take(pn&^63, set, lost)
+			break
+		}
+	}
+	l.raiseBase()
+	if l.frames == 0 {
+		l.loss.at = mono.Never
+	}
 	return lost
 }
 

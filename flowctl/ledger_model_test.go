@@ -22,6 +22,9 @@ func TestLedgerAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := 1 << rapid.IntRange(6, 10).Draw(t, "capacity")
 		l, rtt, tr := NewLedger(capacity), &RTT{}, &Tracker{}
+		params := Profiles[0].Loss(DefaultAcks)
+		params.Nacks = rapid.Bool().Draw(t, "nacks")
+		l.Configure(params)
 		m := &ledgerModel{out: map[uint64]Sent{}, lost: map[uint64]Sent{}}
 		now := mono.Time(time.Hour)
 		var wire []uint64
@@ -49,7 +52,7 @@ func TestLedgerAgainstMap(t *testing.T) {
 				if !ok {
 					continue
 				}
-				b := Block{Largest: largest, Delay: now.Sub(at)}
+				b := Block{Largest: largest, Delay: now.Sub(at), Nack: rapid.Bool().Draw(t, "nack")}
 				b.Floor, b.Bits = tr.AckBits(nil, rapid.IntRange(1, 20).Draw(t, "words"))
 				stale = append(stale, b)
 				if rapid.IntRange(0, 3).Draw(t, "stale") == 0 {
@@ -57,8 +60,15 @@ func TestLedgerAgainstMap(t *testing.T) {
 				}
 				m.ack(t, l, now, &b, rtt)
 			case 5:
-				if rapid.IntRange(0, 19).Draw(t, "abandon") == 0 {
+				switch rapid.IntRange(0, 19).Draw(t, "abandon") {
+				case 0:
 					m.drop(t, l.AbandonAll(nil), func(Sent) bool { return true })
+				case 1:
+					newest := uint64(0)
+					for pn := range m.out {
+						newest = max(newest, pn)
+					}
+					m.drop(t, l.RecallLast(nil), func(s Sent) bool { return s.PN == newest })
 				}
 				m.timeout(t, l, max(now, min(l.Deadline(), now+1_000_000)), rtt)
 			}
@@ -113,7 +123,9 @@ func (m *ledgerModel) ack(t *rapid.T, l *Ledger, now mono.Time, b *Block, rtt *R
 		m.bytes -= int(s.Bytes)
 		delete(m.out, s.PN)
 	}
-	m.drop(t, lost, func(s Sent) bool { return m.overdue(s, now, rtt) })
+	m.drop(t, lost, func(s Sent) bool {
+		return m.overdue(s, now, rtt) || b.Nack && l.params.Nacks && s.PN < b.Largest && !b.Acked(s.PN)
+	})
 }
 
 func (m *ledgerModel) timeout(t *rapid.T, l *Ledger, now mono.Time, rtt *RTT) {

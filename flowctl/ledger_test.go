@@ -75,6 +75,23 @@ func TestLedgerNackDoesNotBypassTime(t *testing.T) {
 	}
 }
 
+// With LossParams.Nacks a negative acknowledgement is enough (profile paper); a positive one is not.
+func TestLedgerObeysNacks(t *testing.T) {
+	for _, nack := range []bool{true, false} {
+		l, rtt := NewLedger(64), &RTT{}
+		l.Configure(LossParams{CoarseTimeout: time.Second, Nacks: true})
+		for i := range 4 {
+			l.Record(0, 1, uint32(i), true)
+		}
+		b := block(2, 0, 0b100) // 0 and 1 are missing, of 3 nothing is said
+		b.Nack = nack
+		_, lost, _ := l.OnAck(30*us, b, rtt, nil, nil)
+		if want := map[bool][]uint64{true: {0, 1}}[nack]; !sameNumbers(pns(lost), want...) {
+			t.Errorf("nack %v: lost %v, want %v", nack, pns(lost), want)
+		}
+	}
+}
+
 func TestLedgerProbe(t *testing.T) {
 	l, rtt := NewLedger(64), &RTT{}
 	l.Configure(LossParams{AckDelay: 100 * time.Microsecond, CoarseTimeout: 20 * time.Millisecond})

@@ -18,12 +18,13 @@ type Profile struct {
 
 // Loss returns the Ledger's parameters under this profile, for a peer that acknowledges as acks says.
 func (p *Profile) Loss(acks AckParams) LossParams {
-	return LossParams{AckDelay: acks.Delay, CoarseTimeout: p.CoarseTimeout}
+	return LossParams{AckDelay: acks.Delay, CoarseTimeout: p.CoarseTimeout, Nacks: p.Acks.Exact}
 }
 
 // Profiles lists the profiles; the first is the default.
 //
-// paper is MultiEdge as published: a fixed window of 512 frames, its delays, no reaction to congestion. The paper does
+// paper is MultiEdge as published: a fixed window of 512 frames, its delays, acknowledgements on all data frames,
+// negative acknowledgements that the sender obeys, the last frame sent again, no reaction to congestion. The paper does
 // not give its coarse timeout. A probe is one small frame, so 25 ms cost a dark path 40 frames a second, and at 30 %
 // loss both ways, where every other probe fails, longer waits would dominate. default keeps the window and replaces the
 // delays and the congestion control by measured values.

@@ -253,10 +253,10 @@ func (f *flow) speak() {
 }
 
 func (f *flow) sendBlock() {
-	largest, at, _ := f.tr.Largest()
-	b := Block{Largest: largest, Delay: f.s.now.Sub(at), Nack: f.pol.Nack()}
-	b.Floor, b.Bits = f.tr.AckBits(nil, MaxAckWords)
-	f.pol.OnSent()
+	b, ok := f.pol.Block(f.s.now, &f.tr, nil, MaxAckWords, false)
+	if !ok {
+		return
+	}
 	f.blocks++
 	f.back[f.blocks%len(f.back)].send(f.s, func() { f.onBlock(&b) })
 }

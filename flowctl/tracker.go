@@ -60,6 +60,14 @@ type Tracker struct {
 	floor   uint64
 	missing int
 	at      mono.Time // arrival of next-1
+	hole    hole
+}
+
+// hole is the first hole that no block has revealed.
+type hole struct {
+	open  bool
+	first uint64    // the number that did not arrive
+	at    mono.Time // when it was found
 }
 
 // Check says what Commit would find. It changes nothing.
@@ -88,9 +96,16 @@ func (t *Tracker) Commit(pn uint64, now mono.Time) (gap, reordered bool) {
 		if pn == t.floor {
 			t.raiseFloor()
 		}
+		if t.hole.open && pn == t.hole.first {
+			t.hole.first = t.nextMissing(pn)
+			t.hole.open = t.hole.first < t.next
+		}
 		return false, true
 	}
 	skipped := pn - t.next
+	if skipped > 0 && !t.hole.open {
+		t.hole = hole{true, t.next, now}
+	}
 	t.slide(pn + 1)
 	t.set(pn)
 	t.at = now
@@ -145,17 +160,8 @@ func (t *Tracker) slide(next uint64) {
 // hasFloorHole reports whether floor is where it belongs: at a hole, or at next.
 func (t *Tracker) hasFloorHole() bool { return t.floor == t.next || !t.has(t.floor) }
 
-// raiseFloor moves floor over the run of numbers that arrived, a word at a time.
-func (t *Tracker) raiseFloor() {
-	for t.floor < t.next {
-		ones := uint64(bits.TrailingZeros64(^(t.bits[t.floor>>6%windowWords] >> (t.floor & 63))))
-		word := 64 - t.floor&63
-		t.floor = min(t.floor+min(ones, word), t.next)
-		if ones < word {
-			return
-		}
-	}
-}
+// raiseFloor moves floor over the run of numbers that arrived.
+func (t *Tracker) raiseFloor() { t.floor = t.nextMissing(t.floor) }
 
 // Largest returns the largest number committed and when it arrived; ok is false before the first.
 func (t *Tracker) Largest() (pn uint64, at mono.Time, ok bool) {
@@ -177,16 +183,35 @@ func (t *Tracker) Missing() int { return t.missing }
 // At most maxWords words (at least one) are appended. If the span does not fit, the newest are kept and the floor
 // returned is raised to a number that did arrive. Because a true floor never did, bit 0 tells the two apart: clear,
 // everything below floor arrived; set, the block says nothing about what lies below it. See Block.
+//
+// A block with AckBits reveals every hole.
 func (t *Tracker) AckBits(dst []uint64, maxWords int) (floor uint64, words []uint64) {
-	from := t.floor
-	if most := uint64(max(maxWords, 1)) * 64; t.next-from > most {
-		from = t.nextArrived(t.next - most)
+	t.hole.open = false
+	return t.ackBits(dst, maxWords, t.next)
+}
+
+// Hole returns the first number that did not arrive and that no AckBits has revealed, and when its hole was found, which
+// is after the number before it arrived; open is false if there is none in the window.
+func (t *Tracker) Hole() (first uint64, found mono.Time, open bool) {
+	return t.hole.first, t.hole.at, t.hole.open && t.next-t.hole.first < WindowBits
+}
+
+// AckBitsBelow is AckBits of the numbers below the hole, which it does not reveal; the largest is the one before it.
+// There must be a hole, and a number below it.
+func (t *Tracker) AckBitsBelow(dst []uint64, maxWords int) (floor uint64, words []uint64) {
+	return t.ackBits(dst, maxWords, t.hole.first)
+}
+
+func (t *Tracker) ackBits(dst []uint64, maxWords int, end uint64) (floor uint64, words []uint64) {
+	from := min(t.floor, end)
+	if most := uint64(max(maxWords, 1)) * 64; end-from > most {
+		from = t.nextArrived(end - most)
 	}
 	words = dst
-	for pn := from; pn < t.next; pn += 64 {
+	for pn := from; pn < end; pn += 64 {
 		w, s := pn>>6, pn&63
 		v := t.bits[w%windowWords]>>s | t.bits[(w+1)%windowWords]<<(64-s)
-		if left := t.next - pn; left < 64 {
+		if left := end - pn; left < 64 {
 			v &= 1<<left - 1
 		}
 		words = append(words, v)
@@ -202,6 +227,19 @@ func (t *Tracker) nextArrived(pn uint64) uint64 {
 		}
 		pn = (pn | 63) + 1
 	}
+}
+
+// nextMissing returns the lowest number from pn to next that did not arrive, a word at a time.
+func (t *Tracker) nextMissing(pn uint64) uint64 {
+	for pn < t.next {
+		ones := uint64(bits.TrailingZeros64(^(t.bits[pn>>6%windowWords] >> (pn & 63))))
+		word := 64 - pn&63
+		pn = min(pn+min(ones, word), t.next)
+		if ones < word {
+			break
+		}
+	}
+	return pn
 }
 
 func (t *Tracker) has(pn uint64) bool { return t.bits[pn>>6%windowWords]>>(pn&63)&1 != 0 }

@@ -116,6 +116,7 @@ func TestTrackerAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tr Tracker
 		model := naiveTracker{seen: map[uint64]bool{}}
+		revealed := uint64(0) // every hole below it
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
 			pn := drawPN(t, model.next)
 			for range rapid.IntRange(1, 90).Draw(t, "run") {
@@ -131,11 +132,38 @@ func TestTrackerAgainstMap(t *testing.T) {
 					model.seen[pn] = true
 					model.next = max(model.next, pn+1)
 				}
+				compareHole(t, &tr, &model, revealed)
 				pn++
 			}
+			revealed = model.next
 			compareTracker(t, &tr, &model, rapid.IntRange(0, 300).Draw(t, "words"))
 		}
 	})
+}
+
+// compareHole compares the hole that is not revealed, and what a block below it says.
+func compareHole(t *rapid.T, tr *Tracker, model *naiveTracker, revealed uint64) {
+	want := revealed
+	for want < model.next && model.seen[want] {
+		want++
+	}
+	first, _, open := tr.Hole()
+	if model.next-want >= WindowBits {
+		return // the window has slid over it
+	}
+	if open != (want < model.next) || open && first != want {
+		t.Fatalf("Hole = %d, %v; want %d below %d", first, open, want, model.next)
+	}
+	if !open || first == 0 {
+		return
+	}
+	floor, words := tr.AckBitsBelow(nil, 4)
+	b := Block{Largest: first - 1, Floor: floor, Bits: words}
+	for pn := max(model.low(), floor); pn < first+70; pn++ {
+		if got := b.Acked(pn); got != (pn < first && model.seen[pn]) {
+			t.Fatalf("a block below the hole %d: Acked(%d) = %v", first, pn, got)
+		}
+	}
 }
 
 func compareTracker(t *rapid.T, tr *Tracker, model *naiveTracker, maxWords int) {

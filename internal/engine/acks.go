@@ -78,25 +78,26 @@ func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 		if !again && !r.Policy.Pending() {
 			continue
 		}
-		largest, at, ok := r.Tracker.Largest()
 		words := min(maxWords, (w.f.Room-64)/8)
-		if !ok || words <= 0 {
+		if words <= 0 {
 			continue
 		}
-		floor, bitmap := r.Tracker.AckBits(e.net.Words[:0], words)
-		e.net.Words = bitmap
+		block, ok := r.Policy.Block(now, &r.Tracker, e.net.Words[:0], words, again)
+		if !ok {
+			continue
+		}
+		e.net.Words = block.Bits
 		n := len(w.f.Tail)
-		w.f.Extend(24 + 8*len(bitmap))
-		g := wire.Segment{Kind: wire.KindAck, Path: uint8(i), Size: largest, Place: floor,
-			Delay: clampDelay(now.Sub(at))}
-		if r.Policy.Nack() {
+		w.f.Extend(24 + 8*len(block.Bits))
+		g := wire.Segment{Kind: wire.KindAck, Path: uint8(i), Size: block.Largest, Place: block.Floor,
+			Delay: clampDelay(block.Delay)}
+		if block.Nack {
 			g.Flags = wire.AckNack
 			e.Count.Loss.NacksSent++
 		}
-		wire.PutAck(w.f.Tail[n:], &g, bitmap)
+		wire.PutAck(w.f.Tail[n:], &g, block.Bits)
 		w.f.Room -= len(w.f.Tail) - n
 		w.f.Last.Kind = wire.KindPad
-		r.Policy.OnSent()
 	}
 	s.Ops.AckAt = mono.Never
 	if !s.Ops.AppendAcks(&w.f) {

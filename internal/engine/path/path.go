@@ -230,6 +230,10 @@ func (p *Tx) HandleTimeout(now mono.Time) {
 				p.askLanes()
 			}
 			net.count.Loss.TailProbes++
+			if net.cfg.Profile.Acks.Exact { // the paper's way (clause 8.6); the ping asks this path, whichever it takes
+				net.Lost = p.Ledger.RecallLast(net.Lost[:0])
+				s.OnLost(now, p, net.Lost)
+			}
 			p.WantPing(true)
 			p.Cwnd.OnTimeout(now)
 			p.judge(now)
