@@ -13,7 +13,7 @@ type Block struct {
 	Largest uint64        // largest number that arrived
 	Floor   uint64        // where Bits starts; at most Largest+1
 	Delay   time.Duration // from the arrival of Largest until this block left
-	Nack    bool          // a hole opened since the last block; loss is judged by time all the same, but with LossParams.Nacks
+	Nack    bool          // a hole opened since the last block; without LossParams.Nacks loss is judged by time alone
 	Bits    []uint64      // the owner's; Ledger.OnAck does not keep it
 }
 

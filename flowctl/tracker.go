@@ -190,8 +190,8 @@ func (t *Tracker) AckBits(dst []uint64, maxWords int) (floor uint64, words []uin
 	return t.ackBits(dst, maxWords, t.next)
 }
 
-// Hole returns the first number that did not arrive and that no AckBits has revealed, and when its hole was found, which
-// is after the number before it arrived; open is false if there is none in the window.
+// Hole returns the first number that did not arrive and that no AckBits has revealed, and when its hole was found,
+// which is after the number before it arrived; open is false if there is none in the window.
 func (t *Tracker) Hole() (first uint64, found mono.Time, open bool) {
 	return t.hole.first, t.hole.at, t.hole.open && t.next-t.hole.first < WindowBits
 }
