@@ -29,16 +29,18 @@ type Moment struct {
 // Result is what a run came to.
 type Result struct {
 	Spec
-	Moments       []Moment `json:"moments"`
-	OpenSeconds   float64  `json:"open_seconds"` // all connections, with the operation
-	CloseSeconds  float64  `json:"close_seconds"`
-	CycleSeconds  float64  `json:"cycle_seconds"`
-	CyclesPerSec  float64  `json:"cycles_per_second"`
-	PerConnection PerConn  `json:"bytes_per_connection"`        // after one operation on each
-	Used          PerConn  `json:"bytes_per_connection_used"`   // right after usedOps at once on each
-	Rested        PerConn  `json:"bytes_per_connection_rested"` // when they had rested a while
-	Leaks         []string `json:"leaks"`                       // what was not given back; empty: nothing
-	Grown         []string `json:"grown"`                       // whose resident memory was not
+	Moments       []Moment  `json:"moments"`
+	OpenSeconds   float64   `json:"open_seconds"` // all connections, with the operation
+	CloseSeconds  float64   `json:"close_seconds"`
+	CycleSeconds  float64   `json:"cycle_seconds"`
+	CyclesPerSec  float64   `json:"cycles_per_second"`
+	PerConnection PerConn   `json:"bytes_per_connection"`        // after one operation on each
+	Used          PerConn   `json:"bytes_per_connection_used"`   // right after usedOps at once on each
+	Rested        PerConn   `json:"bytes_per_connection_rested"` // when they had rested a while
+	First         []float64 `json:"first_after_rest_us"`         // a write on each connection, alone, after its rest
+	Second        []float64 `json:"second_us"`                   // and the one after it
+	Leaks         []string  `json:"leaks"`                       // what was not given back; empty: nothing
+	Grown         []string  `json:"grown"`                       // whose resident memory was not
 }
 
 // PerConn is the growth of resident memory from idle to a moment with all connections open, divided by their number.
@@ -47,6 +49,12 @@ type PerConn struct {
 	ServerDaemon      float64 `json:"server_daemon"`
 	ClientApplication float64 `json:"client_application"`
 	ServerApplication float64 `json:"server_application"`
+}
+
+// link is a connection, and the memory at its other end.
+type link struct {
+	*edge.Conn
+	mem *edge.RemoteRegion
 }
 
 // run is a client at work.
@@ -68,7 +76,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, sha
 	r := &run{Spec: s, d: d, show: show, res: &Result{Spec: s, Leaks: []string{}, Grown: []string{}}}
 	r.prepare(ctx)
 	defer r.ctl.Close()
-	var conns []*edge.Conn
+	var conns []link
 	steps := []struct {
 		what string
 		do   func()
@@ -79,6 +87,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, sha
 		{"open", nil},
 		{"used", func() { r.use(ctx, conns) }},
 		{"rested", func() { rest(ctx, restTime) }},
+		{"back", func() { r.comeBack(ctx, conns) }},
 		{"closed", nil},
 		{"cycled", func() { r.cycle(ctx) }},
 		{"open again", nil}, {"closed again", nil},
@@ -163,30 +172,45 @@ func (r *run) progress(what string, share float64) {
 }
 
 // open dials n connections and writes over each.
-func (r *run) open(ctx context.Context, n int, what string) []*edge.Conn {
-	conns := make([]*edge.Conn, n)
+func (r *run) open(ctx context.Context, n int, what string) []link {
+	conns := make([]link, n)
 	r.each(ctx, n, what, func(i int) {
 		kit.Doing(func() {
 			c := kit.Get(r.d.Dial(ctx, r.Peer, service))
-			conns[i] = c
-			mem := kit.Get(c.Import(ctx, memory))
-			kit.Do(ctx, c, &edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem})
+			conns[i] = link{c, kit.Get(c.Import(ctx, memory))}
+			r.write(ctx, conns[i])
 		}, "connection %d", i)
 	})
 	return conns
+}
+
+func (r *run) write(ctx context.Context, c link) {
+	kit.Do(ctx, c.Conn, &edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: c.mem})
+}
+
+// comeBack writes over every connection, one after the other, twice: after its rest, and at once again.
+func (r *run) comeBack(ctx context.Context, conns []link) {
+	times := [2]*[]float64{&r.res.First, &r.res.Second}
+	for i, c := range conns {
+		for _, us := range times {
+			start := time.Now()
+			r.write(ctx, c)
+			*us = append(*us, float64(time.Since(start).Nanoseconds())/1e3)
+		}
+		r.progress("coming back", float64(i+1)/float64(len(conns)))
+	}
 }
 
 // usedOps is how many operations each connection carries at once when it is used.
 const usedOps = 256
 
 // use writes over every connection, usedOps times at once.
-func (r *run) use(ctx context.Context, conns []*edge.Conn) {
+func (r *run) use(ctx context.Context, conns []link) {
 	r.each(ctx, len(conns), "using", func(i int) {
 		kit.Doing(func() {
-			mem := kit.Get(conns[i].Import(ctx, memory))
 			ops := make([]edge.Op, usedOps)
 			for k := range ops {
-				w := edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem}
+				w := edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: conns[i].mem}
 				ops[k] = kit.Get(conns[i].Post(ctx, &w))
 			}
 			kit.Check(edge.WaitAll(ctx, ops))
@@ -205,7 +229,7 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (r *run) close(ctx context.Context, conns []*edge.Conn, what string) {
+func (r *run) close(ctx context.Context, conns []link, what string) {
 	r.each(ctx, len(conns), what, func(i int) { kit.Check(conns[i].CloseContext(ctx)) })
 }
 

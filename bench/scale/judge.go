@@ -103,6 +103,11 @@ func (res *Result) resident(who string, first, now Usage) {
 	}
 }
 
+func sorted(v []float64) []float64 { return slices.Sorted(slices.Values(v)) }
+
+// at returns the value of sorted v that a share of them does not exceed.
+func at(v []float64, share float64) float64 { return v[int(share*float64(len(v)-1))] }
+
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 
 // Study shows a result, as other studies are.
@@ -135,7 +140,19 @@ func (res *Result) Study(head report.Head) *xlate.Study {
 	times.Add("opened", xlate.Cells("%.2f", res.OpenSeconds, float64(res.Conns)/res.OpenSeconds)...)
 	times.Add("closed", xlate.Cells("%.2f", res.CloseSeconds, float64(res.Conns)/res.CloseSeconds)...)
 	times.Add("cycles", xlate.Cells("%.2f", res.CycleSeconds, res.CyclesPerSec)...)
-	s.Tables = []xlate.Table{held, each, times}
+	back := xlate.Table{ID: "back", Title: "A write of one connection at a time, us", Columns: []string{"when", "median",
+		"99th percentile", "longest"}}
+	first, second := sorted(res.First), sorted(res.Second)
+	for _, l := range []struct {
+		what string
+		us   []float64
+	}{{"after its rest", first}, {"at once again", second}} {
+		back.Add(l.what, xlate.Cells("%.1f", at(l.us, 0.5), at(l.us, 0.99), at(l.us, 1))...)
+	}
+	s.Tables = []xlate.Table{held, each, times, back}
+	s.AddGoal("back", "A connection at rest comes back without a pause: its first write takes at most twice as long as "+
+		"the next.", at(first, 0.5) <= 2*at(second, 0.5), "slow", "medians: %.1f and %.1f us", at(first, 0.5),
+		at(second, 0.5))
 	s.AddGoal("given-back", "Everything is given back.", len(res.Left()) == 0, "a leak", "left behind: %q", res.Left())
 	return s
 }

@@ -43,13 +43,13 @@ func TestScale(t *testing.T) {
 	if len(res.Grown) != 0 && !raceDetector {
 		t.Errorf("left in memory: %v", res.Grown)
 	}
-	if len(res.Moments) != 8 || res.CyclesPerSec <= 0 || shown == 0 {
+	if len(res.First) != spec.Conns || len(res.Second) != spec.Conns || len(res.Moments) != 9 || res.CyclesPerSec <= 0 || shown == 0 {
 		t.Errorf("%+v", res)
 	}
 	for _, m := range res.Moments {
 		want := 1
 		switch m.What {
-		case "open", "open again", "used", "rested":
+		case "open", "open again", "used", "rested", "back":
 			want += spec.Conns
 		}
 		for _, h := range []Host{m.Client, m.Server} {
