@@ -41,6 +41,7 @@ type EdgeVariant struct {
 	Stream   bool   // bytes of streams instead of writes
 	Region   bool   // from and into registered memory
 	Copied   bool   // that is nevertheless copied
+	Heap     bool   // writes and reads of memory that is granted where it is (package edge/heap), at both ends
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
@@ -65,6 +66,8 @@ var EdgeVariants = []EdgeVariant{
 	{Name: "udp stream copied", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true,
 		Region: true, Copied: true},
 	{Name: "udp stream encrypted", Security: config.Encrypted, Driver: linkdrv.KindUDP, Stream: true},
+	{Name: "udp heap", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Heap: true},
+	{Name: "heap encrypted", Security: config.Encrypted, Heap: true},
 	{Name: "write", Security: config.Plaintext, Checksum: "header", Test: report.OneWay},
 	{Name: "write encrypted", Security: config.Encrypted, Test: report.OneWay},
 }
@@ -130,8 +133,11 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 		var hosts *Cluster
 		for _, v := range c.Edge {
 			spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded,
-				Driver: v.Driver}
+				Driver: v.Driver, Heap: v.Heap}
 			spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
+			if v.Heap {
+				spec.Limits += "couriers = 64\n" // an eighth for each user
+			}
 			if spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone); spec.Lab.Medium == lab.Routed {
 				spec.Driver = ""
 			}
@@ -197,7 +203,7 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) *entrant {
 	proto := report.Row{Transport: report.TransportEdge, Setup: report.Setup{Variant: v.Name}}
 	return &entrant{name: proto.Contender(), run: func(ctx context.Context, p Plan) (*report.Row, error) {
 		row := &report.Row{Transport: report.TransportEdge}
-		p.ByteStream, p.Registered, p.Copied = v.Stream, v.Region, v.Copied
+		p.ByteStream, p.Registered, p.Copied, p.Heap = v.Stream, v.Region, v.Copied, v.Heap
 		p.Test = cmp.Or(v.Test, p.Test)
 		specs, region, err := Concat(p)
 		if err != nil {

@@ -27,9 +27,10 @@ type Plan struct {
 	Seed          uint64
 	Region        int    // 0: DefaultRegion
 	Align         string // of destinations: a name in pattern.Alignments; empty: cache lines
-	Compare       bool   // as in workload.Spec, as the next two
+	Compare       bool   // as in workload.Spec, as the next three
 	Pieces        int
 	Copied        bool
+	Heap          bool
 }
 
 // DefaultRegion is large enough that no cache holds it.
@@ -102,7 +103,7 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch,
 			Integrity:     p.Integrity,
 			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed, Align: p.Align,
-			Compare: p.Compare, Pieces: p.Pieces, Copied: p.Copied,
+			Compare: p.Compare, Pieces: p.Pieces, Copied: p.Copied, Heap: p.Heap,
 		}
 		if s.Batch == 1 && s.Depth > 1 {
 			s.Depth = min(s.Depth, max(leastDepth, flightBytes/max(size, 1)))

@@ -64,7 +64,8 @@ func (c *Client) dial(ctx context.Context, a *Attach, o DialOptions) {
 	conns := mostConns(o.Specs)
 	c.mem = kit.Get(register(c.dev, ours, min(max(a.Region, minRegion), maxRegion)))
 	c.note(c.mem.note)
-	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target, Conns: conns}
+	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target,
+		Heap: theirs.heap, Conns: conns}
 	if conns > 1 {
 		p.Series = rand.Uint64()
 	}

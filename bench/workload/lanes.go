@@ -34,11 +34,15 @@ func setupContext(ctx context.Context, n int) (context.Context, context.CancelFu
 
 // exportData lets the peer of conn reach the data regions, except for their guard pages.
 func exportData(conn *edge.Conn, mem *regions) {
+	written := edge.RemoteWrite
+	if !mem.granted { // grants have no atomics
+		written |= edge.RemoteAtomic
+	}
 	for _, e := range []struct {
 		region *edge.Region
 		name   string
 		perm   edge.Perm
-	}{{mem.source, sourceName, edge.RemoteRead}, {mem.target, targetName, edge.RemoteWrite | edge.RemoteAtomic}} {
+	}{{mem.source, sourceName, edge.RemoteRead}, {mem.target, targetName, written}} {
 		if e.region != nil {
 			_, err := e.region.Export(conn, e.name, e.perm, pattern.Guard, mem.size-2*pattern.Guard)
 			kit.Checkf(err, "exporting %s", e.name)

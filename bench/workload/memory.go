@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,6 +9,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/heap"
 )
 
 // regions is the registered memory of one end of a series.
@@ -15,6 +17,7 @@ type regions struct {
 	control        *edge.Region
 	source, target *edge.Region // nil when the series does not need it
 	size           int          // of source and target
+	granted        bool         // they are heap grants
 	note           string       // why size is not what was asked for
 }
 
@@ -27,7 +30,7 @@ func register(d *edge.Device, want memory, size int) (*regions, error) {
 	}
 	asked := size
 	for {
-		r := &regions{control: control, size: size}
+		r := &regions{control: control, size: size, granted: want.heap}
 		err := r.data(d, want)
 		if err == nil {
 			r.touch()
@@ -50,16 +53,23 @@ func register(d *edge.Device, want memory, size int) (*regions, error) {
 func (r *regions) data(d *edge.Device, want memory) error {
 	err := kit.Try(func() {
 		if want.source {
-			r.source = kit.Get(d.Register(r.size))
+			r.source = region(d, want.heap, r.size)
 		}
 		if want.target {
-			r.target = kit.Get(d.Register(r.size))
+			r.target = region(d, want.heap, r.size)
 		}
 	})
 	if err != nil && r.source != nil {
 		err = errors.Join(err, r.source.Close())
 	}
 	return err
+}
+
+func region(d *edge.Device, granted bool, size int) *edge.Region {
+	if granted {
+		return kit.Get(heap.Grant(context.Background(), d, make([]byte, size)))
+	}
+	return kit.Get(d.Register(size))
 }
 
 // close gives everything back.

@@ -23,6 +23,7 @@ type Params struct {
 	Region   int  `json:"region"` // bytes the client registered for each of its data regions
 	Source   bool `json:"source"` // the server needs memory to send or be read from
 	Target   bool `json:"target"` // the server needs memory that is written
+	Heap     bool `json:"heap,omitempty"`
 
 	Conns int `json:"conns,omitempty"` // connections of the series, this one included; 0: 1
 	// the series's number, chosen by the client, if it has several connections
@@ -96,6 +97,7 @@ type Spec struct {
 	// one place first. 0: it lies in one
 	Pieces int  `json:"pieces,omitempty"`
 	Copied bool `json:"copied,omitempty"`
+	Heap   bool `json:"heap,omitempty"` // data regions are memory of the process that is granted where it is
 }
 
 // Tests are the names Spec.Test can have.
@@ -141,6 +143,9 @@ func (s *Spec) check() error {
 		return fmt.Errorf("byte streams are measured for a duration, with messages that are not empty and not checked")
 	case s.Registered && !s.ByteStream:
 		return fmt.Errorf("registered memory is a choice of byte streams alone")
+	case s.Heap && (s.Test == report.Atomic || s.Test == report.SendLatency || s.Test == report.SendRate || s.Pieces > 0 ||
+		s.ByteStream):
+		return fmt.Errorf("memory that is granted where it is serves writes and reads of one piece")
 	case s.Batch < 1 || s.Batch > s.Depth:
 		return fmt.Errorf("batch of %d operations: want 1 to the queue depth, %d", s.Batch, s.Depth)
 	}
@@ -168,6 +173,7 @@ func mostConns(specs []Spec) int {
 func needs(specs []Spec) (client, server memory) {
 	for i := range specs {
 		s := &specs[i]
+		client.heap, server.heap = client.heap || s.Heap, server.heap || s.Heap
 		if s.ByteStream && !s.Registered {
 			continue
 		}
@@ -183,8 +189,8 @@ func needs(specs []Spec) (client, server memory) {
 	return client, server
 }
 
-// memory says which data regions an end has.
-type memory struct{ source, target bool }
+// memory says which data regions an end has, and whether they are heap grants.
+type memory struct{ source, target, heap bool }
 
 // Report is what the server found in one measurement.
 type Report struct {

@@ -113,7 +113,7 @@ func (sv *server) series(ctx context.Context, req *edge.Request, p *Params) {
 		refused(req, err)
 		defer sv.lobby.close(key)
 	}
-	mem, err := register(sv.dev, memory{p.Source, p.Target}, min(p.Region, max(sv.attach.Region, minRegion)))
+	mem, err := register(sv.dev, memory{p.Source, p.Target, p.Heap}, min(p.Region, max(sv.attach.Region, minRegion)))
 	refused(req, err)
 	err = kit.Try(func() {
 		setup, cancel := setupContext(ctx, further)

@@ -77,7 +77,7 @@ func TestSweeps(t *testing.T) {
 		{"polling -s 64 -D 0.02 --region 1m --names block,busy", "polling", "busy"},
 		{"links -s 64k -D 0.05 --region 1m --rounds 1 --counts 1,2 --lab-rates 200mbit", "links", "of nominal"},
 		{"shards -D 0.1 --region 8m --rounds 1 --conns 2 --setups 1+1,2", "shards", "server's shards"},
-		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp,tls --edge plain,udp-stream-encrypted " +
+		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp,tls --edge plain,udp-stream-encrypted,udp-heap " +
 			"--tcp-cc reno,cubic --tcp-cores pinned,free --offloads off",
 			"compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp cubic free"},
 		{"compare read -s 64k -D 0.03 --region 1m --rounds 1 --only tcp --tcp-cc cubic --lab-router --lab-family 6",
