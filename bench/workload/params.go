@@ -143,8 +143,8 @@ func (s *Spec) check() error {
 		return fmt.Errorf("byte streams are measured for a duration, with messages that are not empty and not checked")
 	case s.Registered && !s.ByteStream:
 		return fmt.Errorf("registered memory is a choice of byte streams alone")
-	case s.Heap && (s.Test == report.Atomic || s.Test == report.SendLatency || s.Test == report.SendRate || s.Pieces > 0 ||
-		s.ByteStream):
+	case s.Heap && (s.Test == report.Atomic || s.Test == report.SendLatency || s.Test == report.SendRate ||
+		s.Pieces > 0 || s.ByteStream):
 		return fmt.Errorf("memory that is granted where it is serves writes and reads of one piece")
 	case s.Batch < 1 || s.Batch > s.Depth:
 		return fmt.Errorf("batch of %d operations: want 1 to the queue depth, %d", s.Batch, s.Depth)
