@@ -140,8 +140,8 @@ func (res *Result) Study(head report.Head) *xlate.Study {
 	times.Add("opened", xlate.Cells("%.2f", res.OpenSeconds, float64(res.Conns)/res.OpenSeconds)...)
 	times.Add("closed", xlate.Cells("%.2f", res.CloseSeconds, float64(res.Conns)/res.CloseSeconds)...)
 	times.Add("cycles", xlate.Cells("%.2f", res.CycleSeconds, res.CyclesPerSec)...)
-	back := xlate.Table{ID: "back", Title: "A write of one connection at a time, us", Columns: []string{"when", "median",
-		"99th percentile", "longest"}}
+	back := xlate.Table{ID: "back", Title: "A write of one connection at a time, us", Columns: []string{"when",
+		"median", "99th percentile", "longest"}}
 	first, second := sorted(res.First), sorted(res.Second)
 	for _, l := range []struct {
 		what string
@@ -150,8 +150,8 @@ func (res *Result) Study(head report.Head) *xlate.Study {
 		back.Add(l.what, xlate.Cells("%.1f", at(l.us, 0.5), at(l.us, 0.99), at(l.us, 1))...)
 	}
 	s.Tables = []xlate.Table{held, each, times, back}
-	s.AddGoal("back", "A connection at rest comes back without a pause: its first write takes at most twice as long as "+
-		"the next.", at(first, 0.5) <= 2*at(second, 0.5), "slow", "medians: %.1f and %.1f us", at(first, 0.5),
+	s.AddGoal("back", "A connection at rest comes back without a pause: its first write takes at most twice as long "+
+		"as the next.", at(first, 0.5) <= 2*at(second, 0.5), "slow", "medians: %.1f and %.1f us", at(first, 0.5),
 		at(second, 0.5))
 	s.AddGoal("given-back", "Everything is given back.", len(res.Left()) == 0, "a leak", "left behind: %q", res.Left())
 	return s

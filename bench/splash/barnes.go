@@ -124,14 +124,11 @@ func (t *tree) build(lo, hi int) {
 	}
 	for k := range octants {
 		o := (k + t.m.Rank()*octants/t.m.Ranks()) % octants // not all begin with the same
-		if len(in[o]) == 0 {
-			continue
-		}
-		t.m.Lock(o)
 		for _, i := range in[o] {
+			t.m.Lock(o) // for each body, as in SPLASH-2
 			t.insert(9+o, i)
+			t.m.Unlock(o)
 		}
-		t.m.Unlock(o)
 	}
 }
 

@@ -60,16 +60,22 @@ func (k *Kernel) Memory(size, ranks int) int { return k.bytes(size, ranks) + 1<<
 
 // Run runs the kernel as one rank. The digest is of the bits of the result, at rank 0; Stats are of the work alone.
 func (k *Kernel) Run(m *dsm.Memory, size int) (digest uint64, s dsm.Stats) {
-	work, result := k.prepare(m, size)
-	m.Barrier()
-	m.ResetStats()
-	work()
-	m.Barrier()
+	result := k.work(m, size, m.ResetStats)
 	s = m.Stats()
 	if m.Rank() == 0 {
 		digest = result()
 	}
 	return digest, s
+}
+
+// work is Run without its result. It calls started behind the barrier at which all ranks have set up.
+func (k *Kernel) work(m *dsm.Memory, size int, started func()) (result func() uint64) {
+	work, result := k.prepare(m, size)
+	m.Barrier()
+	started()
+	work()
+	m.Barrier()
+	return result
 }
 
 // page is the unit of fetching, in bytes.

@@ -12,7 +12,7 @@ const block = 16
 func luBytes(s, _ int) int { return 8*s*s + s*s/block }
 
 // tile is the rows of a block.
-type tile [block][]float64
+type tile [block]*[block]float64
 
 // matrix is a shared matrix in blocks, which are dealt out to ranks in two dimensions.
 type matrix struct {
@@ -44,14 +44,14 @@ func (x *matrix) row(i, j, r int) (lo, hi int) {
 
 func (x *matrix) read(i, j int) (t tile) {
 	for r := range t {
-		t[r] = x.a.Read(x.row(i, j, r))
+		t[r] = (*[block]float64)(x.a.Read(x.row(i, j, r)))
 	}
 	return t
 }
 
 func (x *matrix) write(i, j int) (t tile) {
 	for r := range t {
-		t[r] = x.a.Write(x.row(i, j, r))
+		t[r] = (*[block]float64)(x.a.Write(x.row(i, j, r)))
 	}
 	return t
 }
@@ -184,10 +184,10 @@ func right(w, d tile) {
 // subtract takes the product of l and u from w.
 func subtract(w, l, u tile) {
 	for r := range block {
-		for x := range block {
-			f := l[r][x]
-			for c := range block {
-				w[r][c] -= f * u[x][c]
+		to := w[r]
+		for x, f := range l[r] {
+			for c, v := range u[x] {
+				to[c] -= f * v
 			}
 		}
 	}

@@ -17,14 +17,21 @@ import (
 // Options choose what of a study is done.
 type Options struct {
 	Only  *regexp.Regexp // parts whose name matches; nil: all
-	Apps  []string       // kernels; none: all
-	Scale float64        // 1: the papers' problem sizes
-	Seed  uint64
-	// in place of kernels: a trace that was recorded, and its name; nil: none
+	Apps  []Program
+	Scale float64 // 1: the papers' problem sizes
+	Seed  uint64  // of what is drawn at random; a program's trace is always the same
+	// in place of programs: a trace that was recorded, and its name; nil: none
 	Trace *trace.Trace
 	Name  string
 	Begin func(steps int)   // how many steps there will be
 	Step  func(what string) // before each
+}
+
+// Program is a parallel program whose lookups are studied.
+type Program struct {
+	Name string
+	// Trace runs it on a cluster. problem says what it computed.
+	Trace func(ctx context.Context, cluster svm.Config, scale float64) (r *svm.Result, problem string, err error)
 }
 
 // Study is what a study found.
@@ -141,36 +148,24 @@ func (o Options) study(s *Study, do func(r *runner)) (*Study, error) {
 	return s, nil
 }
 
-// kernels returns the kernels that are asked for.
-func (o *Options) kernels() []string {
-	if o.Trace != nil {
-		return []string{o.Name}
-	}
-	for _, name := range o.Apps {
-		if !slices.Contains(svm.Names(), name) {
-			kit.Fail("no kernel %q; choose from %v", name, svm.Names())
-		}
-	}
-	if len(o.Apps) == 0 {
-		return svm.Names()
-	}
-	return o.Apps
-}
-
 // run generates the traces and does the parts that are asked for.
 func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []part) {
-	names := r.o.kernels()
+	apps := r.o.Apps
+	if r.o.Trace != nil {
+		apps = []Program{{Name: r.o.Name}}
+	}
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool {
 		return !r.wanted(p.name) || p.kernels && r.o.Trace != nil
 	})
 	if len(parts) == 0 {
 		kit.Fail("--only %q matches no part of this study", r.o.Only)
 	}
-	r.o.Begin(len(names) * (1 + len(parts)))
-	for _, name := range names {
+	r.o.Begin(len(apps) * (1 + len(parts)))
+	for _, program := range apps {
+		name := program.Name
 		r.o.Step("trace of " + name)
 		var a *app
-		kit.Doing(func() { a = r.app(ctx, name, shape, all) }, "%s", name)
+		kit.Doing(func() { a = r.app(ctx, &program, shape, all) }, "%s", name)
 		r.apps = append(r.apps, a)
 		for _, p := range parts {
 			r.o.Step(name + ": " + p.name)
@@ -180,13 +175,13 @@ func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []pa
 	}
 }
 
-// app generates the trace of a kernel, or takes what was recorded.
-func (r *runner) app(ctx context.Context, name string, shape svm.Config, all bool) *app {
-	a, t := &app{name: name, problem: "recorded"}, r.o.Trace
+// app makes the trace of a program, or takes what was recorded.
+func (r *runner) app(ctx context.Context, program *Program, shape svm.Config, all bool) *app {
+	a, t := &app{name: program.Name, problem: "recorded"}, r.o.Trace
 	if t == nil {
-		res, problem, err := svm.Generate(ctx, name, shape, r.o.Scale)
+		res, problem, err := program.Trace(ctx, shape, r.o.Scale)
 		kit.Check(err)
-		a, t = &app{name: name, problem: problem, time: res.Time, work: res.Work, shared: res.Pages}, res.Trace
+		a, t = &app{name: program.Name, problem: problem, time: res.Time, work: res.Work, shared: res.Pages}, res.Trace
 	}
 	a.lookups = kit.Get(NewLookups(t, all))
 	if _, a.footprint = a.lookups.Count(); a.footprint == 0 {

@@ -54,9 +54,9 @@ var utlbParts = []part{
 // StudyUTLB repeats the trace-driven study of UTLB (§6).
 func StudyUTLB(ctx context.Context, head report.Head, o Options) (*Study, error) {
 	return o.study(&Study{Head: head, Title: "UTLB: translation under traces", Paper: Facts.UTLB.Paper,
-		Origin: "Counts are of simulations under traces of kernels of our own; times are computed from the papers' " +
-			"costs. Only VMMC's tables 1 and 2 are measured on this machine."}, func(r *runner) {
-		r.run(ctx, svm.Config{Nodes: 4, Procs: 4, Seed: o.Seed, Requests: true}, false, utlbParts)
+		Origin: "Counts are of simulations under traces of kernels of our own that ran; times are computed from the " +
+			"papers' costs. Only VMMC's tables 1 and 2 are measured on this machine."}, func(r *runner) {
+		r.run(ctx, svm.Config{Nodes: 4, Procs: 4, Requests: true}, false, utlbParts)
 		if o.Trace == nil { // what does not come from traces, and what the paper saw of its programs
 			r.costModel()
 			r.synthetic()

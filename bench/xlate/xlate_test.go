@@ -1,22 +1,13 @@
 package xlate
 
 import (
-	"bytes"
-	"context"
-	"encoding/csv"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"reflect"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"multiedge/bench/report"
 	"multiedge/bench/xlate/trace"
 	"multiedge/regmem"
 )
@@ -302,98 +293,6 @@ func TestTheSlowPassKeepsTheMarkAndWhatIsCached(t *testing.T) {
 			t.Fatalf("%d pages pinned at once, at most %d wanted: %+v", n.Most, limit, n)
 		}
 	})
-}
-
-func head() report.Head { return report.Head{Command: []string{"edgebench"}} }
-
-func TestStudiesAreWhole(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		do     func(context.Context, report.Head, Options) (*Study, error)
-		tables string
-		figs   int
-		trends int
-	}{
-		{"utlb", StudyUTLB, "table3 table4 table5 table6 table7 table8 figure7 figure8 per-process policies " +
-			"vmmc-table3 vmmc-table4 cost-model synthetic vmmc-table1 vmmc-table2", 4, 20},
-		{"dhl", StudyDHL, "figure3 figure5 figure6 figure7 high-water", 2, 8},
-	} {
-		steps, done := 0, 0
-		o := Options{Apps: []string{"fft", "radix"}, Scale: 1.0 / 256, Seed: 1, Begin: func(n int) { steps = n },
-			Step: func(string) { done++ }}
-		s, err := c.do(context.Background(), head(), o)
-		must(t, err)
-		var ids []string
-		for _, table := range s.Tables {
-			ids = append(ids, table.ID)
-			for _, row := range table.Rows {
-				if len(row.Cells) != len(table.Columns)-1 {
-					t.Errorf("%s %s: row %q has %d cells under %d "+
-						"columns", c.name, table.ID, row.Label, len(row.Cells), len(table.Columns)-1)
-				}
-			}
-		}
-		if got := strings.Join(ids, " "); got != c.tables || len(s.Figures) != c.figs || len(s.Trends) != c.trends ||
-			steps != done || steps == 0 {
-			t.Errorf("%s: tables %s; %d figures, %d trends; %d of %d "+
-				"steps", c.name, got, len(s.Figures), len(s.Trends), done, steps)
-		}
-		for _, trend := range s.Trends {
-			if !trend.Agrees && trend.Why == "" {
-				t.Errorf("%s: %s differs (%s), and the page does not say why", c.name, trend.ID, trend.Found)
-			}
-		}
-		o.Only, o.Apps = regexp.MustCompile("table5|high-water"), o.Apps[:1] // whose counts depend on all before them
-		again, err := c.do(context.Background(), head(), o)
-		must(t, err)
-		for _, row := range again.Tables[0].Rows {
-			i := slices.IndexFunc(s.Tables, func(t Table) bool { return t.ID == again.Tables[0].ID })
-			j := slices.IndexFunc(s.Tables[i].Rows, func(r Row) bool { return r.Label == row.Label })
-			if !reflect.DeepEqual(row, s.Tables[i].Rows[j]) {
-				t.Errorf("%s: the same seed gives another row %q", c.name, row.Label)
-			}
-		}
-		dir := filepath.Join(t.TempDir(), "out")
-		must(t, s.Write(dir, c.name))
-		cells := 0
-		for _, table := range s.Tables {
-			for _, row := range table.Rows {
-				cells += len(row.Cells)
-			}
-		}
-		sheet, _ := os.ReadFile(filepath.Join(dir, c.name+".csv"))
-		lines, err := csv.NewReader(bytes.NewReader(sheet)).ReadAll()
-		if err != nil || len(lines) != 1+cells+len(s.Trends) {
-			t.Errorf("%s: %d lines of CSV for %d cells, %v", c.name, len(lines), cells, err)
-		}
-		page, _ := os.ReadFile(filepath.Join(dir, "index.html"))
-		for _, id := range append(ids, "trends", "results") {
-			if !bytes.Contains(page, []byte(`id="`+id+`"`)) {
-				t.Errorf("%s: the page has no %s", c.name, id)
-			}
-		}
-		if n := bytes.Count(page, []byte("<svg")); n != c.figs {
-			t.Errorf("%s: %d drawings in the page, want %d", c.name, n, c.figs)
-		}
-	}
-}
-
-func TestOnlyAndApps(t *testing.T) {
-	o := Options{Apps: []string{"water"}, Scale: 1.0 / 64, Seed: 1, Begin: func(int) {}, Step: func(string) {},
-		Only: regexp.MustCompile("^table[34]$")}
-	s, err := StudyUTLB(context.Background(), head(), o)
-	if err != nil || len(s.Tables) != 2 || len(s.Tables[0].Rows) != 1 {
-		t.Fatal(err, s)
-	}
-	o.Only = regexp.MustCompile("table99")
-	if _, err := StudyUTLB(context.Background(), head(), o); err == nil || !strings.Contains(err.Error(),
-		"matches no part") {
-		t.Error(err)
-	}
-	o.Only, o.Apps = nil, []string{"chess"}
-	if _, err := StudyDHL(context.Background(), head(), o); err == nil || !strings.Contains(err.Error(), "chess") {
-		t.Error(err)
-	}
 }
 
 // must ends a test that cannot go on.

@@ -24,6 +24,6 @@ func TestMistakesAreExplained(t *testing.T) {
 		{Args: "splash --lab --cut", Code: 1, Want: "--lab-links 2"},
 		{Args: "utlb --only (", Code: 1, Want: "--only"},
 		{Args: "utlb --trace /proc/version --apps fft", Code: 1, Want: "leave out --apps"},
-		{Args: "dhl --apps quake", Code: 1, Want: "fft"},
+		{Args: "dhl --apps quake", Code: 1, Want: "no kernel"},
 	})
 }

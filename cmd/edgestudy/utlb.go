@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"multiedge/bench/cli"
 	"multiedge/bench/report"
+	"multiedge/bench/splash"
 	"multiedge/bench/xlate"
 	"multiedge/bench/xlate/trace"
 )
@@ -17,10 +19,10 @@ import (
 // studyFlags are common to the trace-driven studies.
 type studyFlags struct {
 	Only  string   `help:"Only tables and figures whose name matches the regular expression, such as table4, figure7, policies." placeholder:"REGEXP"`
-	Apps  []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
-	Scale float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
+	Apps  []string `help:"Only these kernels: fft, lu, barnes, radix, water-cells, ocean, water." placeholder:"NAME,..."`
+	Scale float64  `default:"0.25" help:"Size of the problems: 1 is the papers', the default a quarter of their memory." placeholder:"N"`
 	Trace string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends of only the papers' programs are left out." placeholder:"FILE"`
-	Seed  uint64   `default:"1" help:"Seed of keys, bodies and molecules: the same seed gives the same trace."`
+	Seed  uint64   `default:"1" help:"Seed of patterns and of policies that are random; a kernel always has the same trace."`
 	resultFlags
 }
 
@@ -29,7 +31,13 @@ type study func(context.Context, report.Head, xlate.Options) (*xlate.Study, erro
 
 // run carries a study out with progress, prints its trends and writes what is asked for.
 func (f *studyFlags) run(ctx context.Context, name string, do study) error {
-	o := xlate.Options{Apps: f.Apps, Scale: f.Scale, Seed: f.Seed}
+	o := xlate.Options{Apps: splash.Programs(), Scale: f.Scale, Seed: f.Seed}
+	if len(f.Apps) > 0 {
+		var err error
+		if o.Apps, err = f.apps(o.Apps); err != nil {
+			return err
+		}
+	}
 	if f.Only != "" {
 		re, err := regexp.Compile(f.Only)
 		if err != nil {
@@ -38,7 +46,7 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 		o.Only = re
 	}
 	if f.Trace != "" {
-		if len(f.Apps) > 0 || f.Scale != 1 {
+		if len(f.Apps) > 0 || f.Scale != 0.25 {
 			return errors.New("--trace replays what was recorded: leave out --apps and --scale")
 		}
 		if err := f.load(&o); err != nil {
@@ -66,6 +74,18 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 		return err
 	}
 	return f.write(s, name)
+}
+
+// apps returns the programs that are asked for.
+func (f *studyFlags) apps(all []xlate.Program) (chosen []xlate.Program, err error) {
+	for _, name := range f.Apps {
+		i := slices.IndexFunc(all, func(p xlate.Program) bool { return p.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--apps: no kernel %q; edgestudy utlb --help names them", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
 }
 
 // load reads the trace.

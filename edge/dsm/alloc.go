@@ -85,6 +85,9 @@ func (m *Memory) alloc(bytes, element int, kind string, homes Homes) (off int) {
 	}
 	m.digest = mix(m.digest ^ uint64(bytes)<<16 ^ uint64(element))
 	m.used += pages * pageSize
+	if m.net == nil {
+		m.model.Alloc(off, m.home[first:first+pages])
+	}
 	m.allocs = append(m.allocs, allocation{off, bytes, element, kind})
 	return off
 }

@@ -28,6 +28,7 @@ func TestAccessAllocatesNothing(t *testing.T) {
 
 func BenchmarkAccess(b *testing.B) {
 	m := newMemory(&Config{Ranks: 1, Size: 1 << 20, Log: 16}, nil)
+	m.mem = make([]byte, 1<<20)
 	a := Alloc[uint32](m, 1<<16, Blocks)
 	b.Run("At", func(b *testing.B) {
 		sum := uint32(0)

@@ -13,9 +13,8 @@ func (a Array[T]) Write(lo, hi int) []T { return a.view(lo, hi, dirty) }
 // finds something missing waits for all of it.
 func (a Array[T]) Prefetch(lo, hi int) {
 	var t T
-	if a.check(lo, hi); lo < hi && a.m.net != nil {
-		size := int(unsafe.Sizeof(t))
-		a.m.ask((a.off+lo*size)/pageSize, (a.off+hi*size-1)/pageSize+1)
+	if a.check(lo, hi); lo < hi {
+		a.m.prefetch(a.off+lo*int(unsafe.Sizeof(t)), a.off+hi*int(unsafe.Sizeof(t)))
 	}
 }
 
@@ -58,7 +57,7 @@ func (a Array[T]) view(lo, hi int, want state) []T {
 	last := (to - 1) / pageSize
 	for p := from / pageSize; p <= last; p++ {
 		if m.state[p] < want {
-			m.need(p, last+1, want)
+			m.need(from, to, want)
 			break
 		}
 	}

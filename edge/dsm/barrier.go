@@ -9,6 +9,7 @@ import (
 // Barrier waits until all ranks are in it. Then each sees what all have done before.
 func (m *Memory) Barrier() {
 	if m.net == nil {
+		m.model.Barrier()
 		return
 	}
 	m.meet(noteArrived)
@@ -20,8 +21,8 @@ func (m *Memory) Barrier() {
 
 // finish is a last barrier, after which no rank uses the memory of another.
 func (m *Memory) finish() {
-	for number, held := range m.held {
-		if held {
+	for number := range m.locks {
+		if m.locks[number].held {
 			mistake("the function of rank %d returned with lock %d; unlock it first", m.rank, number)
 		}
 	}
@@ -126,9 +127,9 @@ func (m *Memory) heed(rank int, note uint32) {
 		m.arrived[rank] = kind
 	case kind == noteReleased && rank == 0:
 		m.released++
-	case kind == noteAsked && number < len(m.asked) && m.asked[number] == 0:
-		m.asked[number] = uint8(rank + 1)
-	case kind == noteGranted && m.granted == 0 && number < len(m.asked):
+	case kind == noteAsked && number < len(m.locks) && m.locks[number].asked == 0:
+		m.locks[number].asked = uint8(rank + 1)
+	case kind == noteGranted && m.granted == 0 && number < len(m.locks):
 		m.granted = number + 1
 	case kind == noteEnding:
 		fail(&told{lastWords(m.ctl, m.lay.ending, rank)})

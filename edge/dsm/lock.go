@@ -10,8 +10,9 @@ import (
 // before their Unlock, and what they saw. A lock that is held must not be locked again.
 func (m *Memory) Lock(number int) {
 	m.checkLock(number, false)
-	m.held[number] = true
+	m.locks[number].held = true
 	if m.net == nil {
+		m.model.Lock(number)
 		return
 	}
 	start := mono.Now()
@@ -70,8 +71,10 @@ func (m *Memory) await(number, last int) {
 // Unlock gives a lock to the rank that waits for it. That rank sees what this one has written.
 func (m *Memory) Unlock(number int) {
 	m.checkLock(number, true)
-	m.held[number] = false
+	l := &m.locks[number]
+	l.held = false
 	if m.net == nil {
+		m.model.Unlock(number)
 		return
 	}
 	m.release()
@@ -80,7 +83,7 @@ func (m *Memory) Unlock(number int) {
 	m.unlocks++
 	tail := uint64(m.unlocks*MaxRanks+m.rank) << 8
 	m.publish(tail)
-	if m.asked[number] == 0 {
+	if l.asked == 0 {
 		home, at := m.lay.lock(number)
 		me := uint64(m.rank + 1)
 		m.post(home, order{verb: write, here: m.lay.out, there: at + 8, n: 8 * (1 + m.ranks)})
@@ -90,10 +93,10 @@ func (m *Memory) Unlock(number int) {
 			m.stats.Lock += mono.Now().Sub(start)
 			return
 		}
-		m.until(func() bool { return m.asked[number] != 0 })
+		m.until(func() bool { return l.asked != 0 })
 	}
-	to := int(m.asked[number]) - 1
-	m.asked[number] = 0
+	to := int(l.asked) - 1
+	l.asked = 0
 	m.post(to, order{verb: write, here: m.lay.out + 8, there: m.lay.granted, n: 8 * m.ranks,
 		note: noteGranted | uint32(number)})
 	m.stats.Lock += mono.Now().Sub(start)
@@ -101,11 +104,11 @@ func (m *Memory) Unlock(number int) {
 
 func (m *Memory) checkLock(number int, held bool) {
 	switch {
-	case number < 0 || number >= len(m.held):
-		mistake("lock %d; choose 0 to %d, or set Config.Locks", number, len(m.held)-1)
-	case m.held[number] && !held:
+	case number < 0 || number >= len(m.locks):
+		mistake("lock %d; choose 0 to %d, or set Config.Locks", number, len(m.locks)-1)
+	case m.locks[number].held && !held:
 		mistake("Lock(%d): this rank has the lock", number)
-	case !m.held[number] && held:
+	case !m.locks[number].held && held:
 		mistake("Unlock(%d): this rank does not have the lock", number)
 	}
 }

@@ -18,7 +18,8 @@ const (
 // Memory is the shared memory as one rank sees it. It belongs to the goroutine of the function that Run called.
 type Memory struct {
 	rank, ranks int
-	net         transport // nil if there is but one rank
+	net         transport // nil if there is but one rank, or a model
+	model       Model     // what is told of the program where there is no transport
 	lay         layout
 	mem         []byte // what the program sees; page p at p*pageSize
 	ctl         []byte // the control region
@@ -39,8 +40,7 @@ type Memory struct {
 	bases    []uint64 // vector of the last barrier
 	known    []uint64 // how much of each rank's log is known here; of the own: how long it is
 	was      uint64   // of the latest atomic
-	asked    []uint8  // for each lock, 1 + the rank that waits behind this one; 0: none has asked
-	held     []bool   // for each lock
+	locks    []lockHere
 	unlocks  int      // of this rank
 	granted  int      // 1 + the lock that was granted; 0: none
 	arrived  []uint32 // at rank 0: how each rank has arrived at this barrier; 0: not yet
@@ -49,6 +49,12 @@ type Memory struct {
 
 	stats Stats
 	began mono.Time
+}
+
+// lockHere is what this rank knows of a lock.
+type lockHere struct {
+	held  bool
+	asked uint8 // 1 + the rank that waits behind this one; 0: none has asked
 }
 
 // allocation is what Alloc made, for messages.
@@ -63,14 +69,13 @@ func newMemory(c *Config, net transport) *Memory {
 	m := &Memory{rank: c.Rank, ranks: c.Ranks, net: net, lay: newLayout(c), state: make([]state, pages),
 		home: make([]uint8, pages), grain: make([]uint8, pages), known: make([]uint64, c.Ranks),
 		bases: make([]uint64, c.Ranks),
-		asked: make([]uint8, c.Locks), held: make([]bool, c.Locks), arrived: make([]uint32, c.Ranks),
-		began: mono.Now()}
+		locks: make([]lockHere, c.Locks), arrived: make([]uint32, c.Ranks), began: mono.Now()}
 	if net == nil {
-		m.mem = make([]byte, c.Size)
+		m.model = alone{}
 		for p := range m.state {
 			m.state[p] = owned // nothing is ever fetched, compared or told
 		}
-		return m
+		return m // without memory
 	}
 	m.mem, m.ctl = net.memory()
 	m.twin = make([]byte, c.Size)

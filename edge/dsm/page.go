@@ -2,8 +2,17 @@ package dsm
 
 import "multiedge/internal/mono"
 
-// need gives pages first up to last at least the state want.
-func (m *Memory) need(first, last int, want state) {
+// need gives the pages of bytes from up to to at least the state want.
+func (m *Memory) need(from, to int, want state) {
+	if m.net == nil {
+		how := Reading
+		if want >= dirty {
+			how = Writing
+		}
+		m.model.Touch(how, from, to)
+		return
+	}
+	first, last := from/pageSize, (to-1)/pageSize+1
 	m.fetch(first, last)
 	if want >= dirty {
 		m.beginWriting(first, last)
@@ -48,6 +57,15 @@ func (m *Memory) ask(first, last int) {
 	}
 }
 
+// prefetch begins to fetch the pages of bytes from up to to.
+func (m *Memory) prefetch(from, to int) {
+	if m.net == nil {
+		m.model.Touch(Prefetching, from, to)
+		return
+	}
+	m.ask(from/pageSize, (to-1)/pageSize+1)
+}
+
 // settle waits for the pages that are coming. Whatever changes states of pages calls it first.
 func (m *Memory) settle() {
 	if len(m.coming) == 0 {
@@ -79,6 +97,10 @@ func (m *Memory) beginWriting(first, last int) {
 
 // own makes the pages that lie in from up to to, in bytes, owned. Parts of pages are left to Write.
 func (m *Memory) own(from, to int) {
+	if m.net == nil {
+		m.model.Touch(Owning, from, to)
+		return
+	}
 	for p := (from + pageSize - 1) / pageSize; p < to/pageSize; p++ {
 		if m.state[p] == coming {
 			m.settle()

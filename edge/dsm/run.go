@@ -14,7 +14,9 @@ func Run(ctx context.Context, c Config, f func(*Memory) error) error {
 		return err
 	}
 	if c.Ranks == 1 {
-		return newMemory(&c, nil).run(f)
+		m := newMemory(&c, nil)
+		m.mem = make([]byte, c.Size)
+		return m.run(f)
 	}
 	l, err := join(ctx, &c)
 	if err != nil {

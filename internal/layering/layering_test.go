@@ -53,7 +53,7 @@ var allowed = map[string]string{
 	"bench/handles":  "bench edge regmem",
 	"bench/notify":   "bench edge internal/inspect internal/ipc internal/mono internal/trace",
 	"bench/ondemand": "bench edge regmem",
-	"bench/xlate":    "bench regmem",
+	"bench/xlate":    "bench edge/dsm regmem",
 	"internal/daemon": "internal/inspect internal/shard internal/config internal/identity internal/engine " +
 		"internal/secure internal/ipc internal/trace internal/mono linkdrv regmem",
 	"internal/inspect": "internal/shard internal/config internal/identity internal/engine internal/hist " +

@@ -1,13 +1,15 @@
-// Package svm makes the traces that the founding papers took from SPLASH-2 programs: kernels of our own, on a model of
-// a home-based release-consistent shared virtual memory (UTLB §6), with every access tracked by page.
+// Package svm makes traces of programs on shared memory (package dsm), as the founding papers took them from SPLASH-2:
+// the programs run, and each access that they declare goes through a model of a home-based release-consistent shared
+// virtual memory (UTLB §6) of nodes with several processes each, which edge/dsm itself does not have.
 //
-// A World has nodes of several processes that share memory in hardware. Every page has a home process; its node always
+// A world has nodes of several processes that share memory in hardware. Every page has a home process; its node always
 // has the page. Another node fetches the page from there when one of its processes touches it, and may use its copy
 // until it learns that somebody on another node wrote the page: at a barrier, or with a lock (lazy release consistency
 // with vector clocks). Who writes a page that is at home elsewhere sends what changed to the home when it releases a
 // lock or arrives at a barrier.
 //
-// Processes are coroutines on virtual clocks; whoever is earliest runs. The same seed gives the same trace.
+// Processes are coroutines on virtual clocks, on one memory; whoever is earliest runs. So a program always has the same
+// trace.
 package svm
 
 import (
@@ -16,19 +18,19 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 
 	"multiedge/bench/xlate/trace"
+	"multiedge/edge/dsm"
 )
 
 // Config is the shape of a cluster.
 type Config struct {
 	Nodes, Procs int // UTLB: 4 nodes of 4; DHL: 4 of 2
-	Seed         uint64
 	// Requests: a page is asked for by a message from a control page, as in UTLB's system; else by a remote read alone,
 	// as in DHL's.
 	Requests bool
+	Work     int // what the program computes for each word of 8 bytes that it reads or writes, in operations
 }
 
 // Costs of the model in nanoseconds, of the order of the papers' machines: they order the processes' accesses, and give
@@ -51,13 +53,14 @@ const (
 // maxBodies bounds processes: a page has a bit for each.
 const maxBodies = 32
 
-// World is a cluster at work.
-type World struct {
+// world is a cluster at work.
+type world struct {
 	cfg      Config
 	pages    []page
-	procs    []*Proc
+	procs    []*proc
 	nodes    []node
-	locks    []lock
+	locks    map[int]*lock
+	began    uint64 // when the program had set up; 0: it has not yet
 	records  []trace.Record
 	arrived  int
 	barriers []uint64 // when each ended
@@ -81,18 +84,18 @@ type lock struct {
 	node int    // that had it last
 }
 
-// Proc is a process of the cluster: what a kernel's body runs as.
-type Proc struct {
-	ID, Node  int
-	Rand      *rand.Rand
-	w         *World
+// proc is a process of the cluster.
+type proc struct {
+	id, node  int
+	w         *world
 	clock     uint64
-	work      uint64 // of the clock, what was computing
+	work      uint64 // of the clock since the program had set up, what was computing
 	yield     func(struct{}) bool
 	resume    func() (struct{}, bool)
 	stop      func()
 	waits     func() bool // what it waits for; nil: nothing
 	done      bool
+	err       error
 	dirty     []int // pages written in this interval
 	extents   map[int]extent
 	intervals [][]int // pages written in each of its intervals
@@ -101,50 +104,21 @@ type Proc struct {
 // extent is what changed of a page, in bytes.
 type extent struct{ lo, hi uint64 }
 
-// New returns a cluster without memory.
-func New(cfg Config) (*World, error) {
-	if n := cfg.Nodes * cfg.Procs; cfg.Nodes < 1 || cfg.Procs < 1 || n > maxBodies {
-		return nil, fmt.Errorf("svm: %d nodes of %d processes; at most %d processes in "+
-			"all", cfg.Nodes, cfg.Procs, maxBodies)
+// newWorld returns a cluster without memory.
+func newWorld(cfg Config) (*world, error) {
+	n := cfg.Nodes * cfg.Procs
+	if cfg.Nodes < 1 || cfg.Procs < 1 || n > maxBodies {
+		return nil, fmt.Errorf("svm: %d nodes of %d processes; at most %d processes in all", cfg.Nodes, cfg.Procs,
+			maxBodies)
 	}
-	w := &World{cfg: cfg, nodes: make([]node, cfg.Nodes)}
+	w := &world{cfg: cfg, nodes: make([]node, cfg.Nodes), locks: map[int]*lock{}}
 	for i := range w.nodes {
-		w.nodes[i].seen = make([]int, cfg.Nodes*cfg.Procs)
+		w.nodes[i].seen = make([]int, n)
 	}
-	for i := range cfg.Nodes * cfg.Procs {
-		w.procs = append(w.procs, &Proc{
-			ID: i, Node: i / cfg.Procs, w: w, extents: map[int]extent{},
-			Rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
-		})
+	for i := range n {
+		w.procs = append(w.procs, &proc{id: i, node: i / cfg.Procs, w: w, extents: map[int]extent{}})
 	}
 	return w, nil
-}
-
-// P returns the number of processes.
-func (w *World) P() int { return len(w.procs) }
-
-// Alloc returns the address of bytes of shared memory, from a page's start. home says which process each page of it is
-// at home with.
-func (w *World) Alloc(bytes int, home func(page, pages int) int) uint64 {
-	addr := sharedBase + uint64(len(w.pages))*trace.PageSize
-	n := (bytes + trace.PageSize - 1) / trace.PageSize
-	for i := range n {
-		h := home(i, n)
-		w.pages = append(w.pages, page{home: uint8(h), valid: 1 << (h / w.cfg.Procs)})
-	}
-	return addr
-}
-
-// Blocks is the distribution that gives each process a contiguous part.
-func (w *World) Blocks(page, pages int) int { return page * w.P() / pages }
-
-// Locks returns the number of the first of n locks.
-func (w *World) Locks(n int) int {
-	first := len(w.locks)
-	for range n {
-		w.locks = append(w.locks, lock{vc: make([]int, w.P()), node: -1})
-	}
-	return first
 }
 
 // Result is what a run left.
@@ -155,8 +129,24 @@ type Result struct {
 	Pages int    // of shared memory
 }
 
-// Run runs body as every process and returns the trace.
-func (w *World) Run(ctx context.Context, body func(*Proc)) (*Result, error) {
+// Trace runs a program on a cluster, with so many bytes of memory. What it does until it calls started, which all ranks
+// do behind a barrier, is not in the trace.
+func Trace(ctx context.Context, cfg Config, memory int, program func(m *dsm.Memory, started func())) (*Result, error) {
+	w, err := newWorld(cfg)
+	if err != nil {
+		return nil, err
+	}
+	shared := make([]byte, memory)
+	return w.run(ctx, func(p *proc) error {
+		return dsm.RunModel(dsm.Config{Rank: p.id, Ranks: len(w.procs)}, shared, p, func(m *dsm.Memory) error {
+			program(m, p.started)
+			return nil
+		})
+	})
+}
+
+// run runs body as every process and returns the trace.
+func (w *world) run(ctx context.Context, body func(*proc) error) (*Result, error) {
 	defer func() {
 		for _, p := range w.procs {
 			p.stop()
@@ -171,7 +161,7 @@ func (w *World) Run(ctx context.Context, body func(*Proc)) (*Result, error) {
 				p.done = true
 			}()
 			p.yield = yield
-			body(p)
+			p.err = body(p)
 			p.release()
 		})
 	}
@@ -181,21 +171,22 @@ func (w *World) Run(ctx context.Context, body func(*Proc)) (*Result, error) {
 		}
 		p, left := w.earliest()
 		if left == 0 {
-			break
+			return w.result(), nil
 		}
 		if p == nil {
 			return nil, fmt.Errorf("BUG: svm: %d processes wait for each other", left)
 		}
-		p.resume()
+		if p.resume(); p.err != nil {
+			return nil, p.err
+		}
 	}
-	return w.result(), nil
 }
 
 // errStopped ends the coroutine of a run that was given up.
 var errStopped = fmt.Errorf("svm: stopped")
 
 // earliest returns the runnable process whose clock is lowest, and how many have not ended.
-func (w *World) earliest() (first *Proc, left int) {
+func (w *world) earliest() (first *proc, left int) {
 	for _, p := range w.procs {
 		if p.done {
 			continue
@@ -208,32 +199,32 @@ func (w *World) earliest() (first *Proc, left int) {
 	return first, left
 }
 
-func (w *World) result() *Result {
+func (w *world) result() *Result {
 	slices.SortStableFunc(w.records, func(a, b trace.Record) int { return cmp.Compare(a.Time, b.Time) })
 	r := &Result{Pages: len(w.pages), Trace: &trace.Trace{Nodes: w.cfg.Nodes, Processes: w.cfg.Procs,
 		Records: w.records}}
 	for _, p := range w.procs {
-		r.Time, r.Work = max(r.Time, p.clock), r.Work+p.work
+		r.Time, r.Work = max(r.Time, p.clock-w.began), r.Work+p.work
 	}
 	return r
 }
 
 // record adds what process id touched.
-func (w *World) record(at uint64, id int, op trace.Op, addr, n uint64) {
+func (w *world) record(at uint64, id int, op trace.Op, addr, n uint64) {
 	w.records = append(w.records, trace.Record{
-		Time: at, Node: uint8(id / w.cfg.Procs), Process: uint8(id % w.cfg.Procs), Op: op, Addr: addr,
+		Time: at - w.began, Node: uint8(id / w.cfg.Procs), Process: uint8(id % w.cfg.Procs), Op: op, Addr: addr,
 		Length: uint32(n),
 	})
 }
 
 // invalidate takes a page from a node that learnt of a write elsewhere. What its own processes changed goes home first.
-func (w *World) invalidate(i, node int) {
+func (w *world) invalidate(i, node int) {
 	pg := &w.pages[i]
 	if int(pg.home)/w.cfg.Procs == node || pg.valid&(1<<node) == 0 {
 		return
 	}
 	for m := pg.written; m != 0; m &= m - 1 {
-		if p := w.procs[bits.TrailingZeros32(m)]; p.Node == node {
+		if p := w.procs[bits.TrailingZeros32(m)]; p.node == node {
 			p.flush(i)
 		}
 	}
@@ -241,7 +232,7 @@ func (w *World) invalidate(i, node int) {
 }
 
 // learn tells a node of all intervals up to vc.
-func (w *World) learn(n int, vc []int) {
+func (w *world) learn(n int, vc []int) {
 	seen := w.nodes[n].seen
 	for id, upto := range vc {
 		for _, pages := range w.procs[id].intervals[min(seen[id], upto):upto] {
