@@ -84,16 +84,17 @@ packages:         ## out/packages: a deb and an rpm, of static binaries: make pa
 	awk -f deploy/edged.toml.awk deploy/edged.toml >out/man/edged.toml.5
 	for p in deb rpm; do VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) GOARCH= $(NFPM) package -f deploy/nfpm.yaml -p $$p -t out/packages/ || exit 1; done
 
-packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabric-edge, edge-verbs, deb and rpm, and uses them (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
+packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabric-edge, edge-verbs, libedge-dsm1, libedge-dsm-dev, deb and rpm, and uses them (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
 	mkdir -p out/packages
 	for p in deb rpm; do \
 		export VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) TREE=out/libedge/$$p LIB=/usr/lib64; \
 		test $$p = rpm || LIB=/usr/lib/$$($(CC) -print-multiarch); \
 		$(MAKE) -C edge/c install OUT=$(CURDIR)/out/c/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
+		$(MAKE) -C edge/dsm/c install OUT=$(CURDIR)/out/dsm/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB VERSION=$(VERSION) DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/preload install OUT=$(CURDIR)/out/preload/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/ofi install OUT=$(CURDIR)/out/ofi/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/verbs install OUT=$(CURDIR)/out/verbs/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
-		for of in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs; do \
+		for of in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs libedge-dsm1 libedge-dsm-dev; do \
 			GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
 	done
 	@test "$$($(GO) env GOARCH)" != "$$(dpkg --print-architecture 2>/dev/null)" || deploy/packages.check.sh out/packages '$(VERSION)' '$(CC)'
@@ -105,7 +106,8 @@ DRIVE := $(GO) test -count=1 -tags ctest
 test-c:           ## its tests: by itself, under ASan and UBSan, and under TSan; and those of edge-run that need no daemon
 	$(MAKE) -C edge/c tests
 	$(MAKE) -C edge/preload check
-	$(GO) vet -tags ctest ./edge/c/drive
+	$(GO) vet -tags ctest ./edge/c/drive ./edge/dsm/c/drive
+	$(MAKE) -C edge/dsm/c lab
 	for form in plain asan tsan; do CTEST=$(CURDIR)/out/c/$$form $(DRIVE) -timeout 8m ./edge/c/drive || exit 1; done
 
 lab-c: build      ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form

@@ -6,7 +6,7 @@ arch=$(dpkg --print-architecture)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 fail() { echo "FAIL: packages: $*"; exit 1; }
-for package in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs; do
+for package in libedge1 libedge-dev edge-preload libfabric-edge edge-verbs libedge-dsm1 libedge-dsm-dev; do
 	deb=$(ls -t "$1/$package"_*"_$arch.deb" | head -n 1)
 	dpkg-deb -x "$deb" "$root"
 done
@@ -30,6 +30,16 @@ for form in shared static; do
 	done
 	said=$("$root/put" peer service memory text 2>&1) && fail "put works without a daemon"
 	case $said in *"no daemon answers"*) ;; *) fail "put, $form, says: $said" ;; esac
+done
+# A program of PARMACS, as a run of one rank, which needs no daemon.
+command -v m4 >/dev/null || fail "m4 is missing: apt-get install m4"
+m4 "$(pkg-config --variable=parmacs edge-dsm)" "$root/usr/share/doc/libedge-dsm-dev/examples/parmacs.C" >"$root/parmacs.c"
+for form in shared static; do
+	flags=$(pkg-config --cflags --libs edge-dsm)
+	[ $form = shared ] || flags="-static $(pkg-config --static --cflags --libs edge-dsm)"
+	$3 -Wall -Werror -o "$root/parmacs" "$root/parmacs.c" $flags "-Wl,-rpath-link,$root$lib" || fail "parmacs, $form"
+	said=$("$root/parmacs" 1 | tail -n 1)
+	[ "$said" = right ] || fail "parmacs, $form, says: $said"
 done
 python=$(LIBEDGE="$root$lib/libedge.so.1" python3 "$examples/get.py" peer service memory 1 2>&1) && fail "get.py works"
 case $python in *"no daemon answers"*) ;; *) fail "get.py says: $python" ;; esac

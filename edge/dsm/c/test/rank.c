@@ -1,0 +1,122 @@
+/* A rank that does one thing: rank WHAT. It says "ready" once all are there. The last rank is the one that does it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "test.h"
+
+enum { N = 3 * 4096 };
+static volatile unsigned char *a;
+static volatile uintptr_t nowhere = 8;
+
+static void *touch(void *arg)
+{
+	(void)arg;
+	a[0]++;
+	return NULL;
+}
+
+/* What the kernel does with memory that is not here, and with memory that dsm_touch has brought. */
+static void system_calls(void)
+{
+	int zero = open("/dev/zero", O_RDONLY), null[2];
+	CHECK(zero >= 0 && pipe(null) == 0, "open");
+	a[0] = 7;
+	dsm_barrier();
+	if (dsm_rank() != 0)
+		return;
+	unsigned char *p = (unsigned char *)a; /* at home at the last rank, which wrote it */
+	CHECK(write(null[1], p, 10) == -1 && errno == EFAULT, "write of a stale page");
+	dsm_touch(p, N, 0);
+	CHECK(write(null[1], p, 10) == 10, "write: %s", strerror(errno));
+	CHECK(read(zero, p, N) == -1 && errno == EFAULT, "read into a page that was not written");
+	dsm_touch(p, N, 1);
+	CHECK(read(zero, p, N) == N && p[0] == 0, "read: %s", strerror(errno));
+}
+
+static ucontext_t back;
+
+static void touch_here(void)
+{
+	a[0]++;
+	setcontext(&back);
+}
+
+/* Touches the memory on a stack of 4 KiB, with no room for a handler and nothing below. Other ranks have written the
+ * page meanwhile. */
+static void on_a_small_stack(void)
+{
+	enum { ROOM = 4096 };
+	static ucontext_t small;
+	unsigned char *p = mmap(NULL, 2 * ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED && mprotect(p, ROOM, PROT_NONE) == 0 && getcontext(&small) == 0, "a small stack");
+	small.uc_stack.ss_sp = p + ROOM;
+	small.uc_stack.ss_size = ROOM;
+	makecontext(&small, touch_here, 0);
+	swapcontext(&back, &small);
+	munmap(p, 2 * ROOM);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2, "usage: rank WHAT");
+	const char *what = argv[1];
+	dsm_config c = { .size = sizeof c, .memory = 1 << 20, .locks = 8 };
+	dsm_init(&c);
+	bool last = dsm_rank() == dsm_ranks() - 1;
+	size_t more = strcmp(what, "differ") == 0 && last ? 600 : 1;
+	a = dsm_alloc(N, 1, dsm_ranks() - 1);
+	dsm_alloc(more, 8, DSM_TURNS);
+	if (strcmp(what, "held") == 0 && last)
+		dsm_lock(5);
+	dsm_barrier();
+	printf("ready\n");
+	fflush(stdout);
+	if (strcmp(what, "system") == 0) {
+		system_calls();
+		dsm_barrier();
+		dsm_exit();
+		return 0;
+	}
+	if (strcmp(what, "small") == 0) {
+		for (int i = 0; i < 20; i++) {
+			if (i % dsm_ranks() == dsm_rank())
+				on_a_small_stack();
+			dsm_barrier();
+		}
+		CHECK(a[0] == 20, "%d, want 20", a[0]);
+		dsm_exit();
+		return 0;
+	}
+	if (!last && strcmp(what, "compute") == 0)
+		for (volatile uint64_t i = 0;; i++)
+			; /* it is told while it computes */
+	if (!last && strcmp(what, "held") == 0)
+		dsm_lock(5);
+	for (volatile uint64_t i = 0; last && strcmp(what, "held") == 0; i++)
+		; /* until it is killed */
+	if (last && strcmp(what, "return") == 0)
+		return 0;
+	if (last && strcmp(what, "twice") == 0) {
+		dsm_lock(1);
+		dsm_lock(1);
+	}
+	if (last && strcmp(what, "far") == 0)
+		((volatile unsigned char *)a)[1 << 19]++;
+	if (last && strcmp(what, "stray") == 0)
+		*(volatile int *)nowhere = 1;
+	if (last && strcmp(what, "thread") == 0) {
+		pthread_t t;
+		pthread_create(&t, NULL, touch, NULL);
+		pthread_join(t, NULL);
+	}
+	for (;;) {
+		a[dsm_rank()]++;
+		dsm_barrier();
+	}
+}
