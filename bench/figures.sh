@@ -5,6 +5,7 @@
 # those of docs/PROGRAMS.md, as root, 3 and 2 minutes; they install the programs that they run. Let the machine do
 # nothing else: a warning in N.err says when it was busy. figures.sh tables and figures.sh goals measure
 # nothing: they print what is in $OUT as a table, edge beside raw sockets, TCP and TLS, and as ratios beside the goals.
+# figures.sh reach measures hosts beyond a router ($ROUNDS rounds, 5), as root, in some 4 minutes.
 set -eu
 cd "$(dirname "$0")/.."
 OUT=${OUT:-out/figures-readme}
@@ -138,6 +139,44 @@ goals() {
 	goal "frames alone, MTU 1500, of raw ring" least 0.95 19 "edge" "raw ring" "raw ring"
 }
 
+# middle: the median of the lines.
+middle() { sort -g | awk '{ v[NR] = $1 } END { print NR ? (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 : "-" }'; }
+
+# reach measures the goals of IP links, $ROUNDS times each, alternately: hosts beyond a router beside the same hosts on
+# one Ethernet, encrypted; then what faults of routed networks cost.
+reach() {
+	fault=${FAULT:-bin/edgefault}
+	rm -rf "$OUT"/reach-*
+	for round in $(seq "${ROUNDS:-5}"); do
+		for at in cable router; do
+			router=$([ $at = cable ] || echo --lab-router)
+			$BENCH one-way --lab $router -s 1m --region 4m -D 0.5 --report-gbits 2>>"$OUT/reach.err" |
+				awk '$1 == 1048576 { print $4 }' >>"$OUT/reach-one-way-$at"
+			$BENCH ping-pong --lab $router -s 8 --region 4m -D 0.3 2>>"$OUT/reach.err" |
+				awk '$1 == 8 { print $5 }' >>"$OUT/reach-ping-pong-$at"
+		done
+		$fault --lab --short --only '^lanes|^rebinding|^mtu black' -o "$OUT/reach-$round" >>"$OUT/reach-faults.txt" \
+			2>>"$OUT/reach.err" || echo "round $round: a scenario failed" >>"$OUT/reach.err"
+	done
+	for what in "one-way, Gbit/s" "ping-pong, us"; do
+		cable=$(middle <"$OUT/reach-${what%%,*}-cable") router=$(middle <"$OUT/reach-${what%%,*}-router")
+		echo "$what: beyond a router $router, on a cable $cable, ratio" \
+			"$(awk -v a="$router" -v b="$cable" 'BEGIN { printf "%.2f", a / b }')"
+	done
+	for way in first second; do
+		echo "black lane, slowest write to the $way host, ms:" \
+			"$(grep -ho "slowest write, to the $way host ms [0-9.]*" "$OUT"/reach-*/faults.csv |
+				awk '{ print $NF }' | middle)," \
+			"before" "$(grep -ho "slowest write, clean, to the $way host ms [0-9.]*" "$OUT"/reach-*/faults.csv |
+				awk '{ print $NF }' | middle)"
+	done
+	for scenario in rebinding 'mtu black hole'; do
+		echo "$scenario, longest stall, ms:" "$(grep -h "$scenario" "$OUT"/reach-*/faults.csv |
+			grep -o 'longest stall ms [0-9.]*' | awk '{ print $NF }' | middle)"
+	done
+}
+
+[ "${1:-}" != reach ] || { reach | tee "$OUT/reach.txt"; exit 0; }
 [ "${1:-}" != tables ] || { tables; exit 0; }
 [ "${1:-}" != goals ] || { goals; exit 0; }
 for n in ${*:-1 2 3 4 5 6 7 8 9 10 11 11e 12 13 14 15 16 16e 18 19}; do run "$n"; done

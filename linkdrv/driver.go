@@ -95,6 +95,7 @@ type Stats struct {
 	SendCalls uint64 // sendmmsg calls
 	RecvCalls uint64 // system calls of Recv: recvmmsg, and questions for a waiting error
 	NoRoom    uint64 // sendmmsg calls refused with EAGAIN or ENOBUFS, whose frames are offered again
+	Uncut     uint64 // KindIP: calls refused because the kernel does not cut messages up where they leave
 }
 
 // Info describes an open driver.

@@ -307,6 +307,7 @@ func (d *ipDriver) Send(frames []TxFrame) (n int, err error) {
 			return n, d.errs.closed
 		case errno == unix.EIO && d.out.upto[0] > 1: // the interface sums no checksums, so the kernel does not cut up
 			d.alone = ipAloneCalls
+			d.stats.Uncut++
 		case errno == unix.EMSGSIZE || errno == unix.EINVAL && d.out.upto[0] > 1:
 			took := d.out.upto[0]
 			d.stats.Refused += uint64(took)

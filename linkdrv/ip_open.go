@@ -33,20 +33,48 @@ const (
 
 func init() {
 	Register(KindIP, func(_ *net.Interface, n int, o Options) ([]Driver, error) {
-		if n != 1 {
-			return nil, fmt.Errorf("linkdrv: %s: an IP link is one socket, and serves one shard: use shards = 1",
-				o.Listen)
-		}
 		if o.Pages {
 			return nil, fmt.Errorf("linkdrv: %s: driver %q cannot receive frames at page boundaries: use %q", o.Listen,
 				KindIP, KindMmsg)
 		}
-		drivers, err := openIP(o)
+		drivers, err := openShardsIP(o, n)
 		if err != nil {
 			return nil, fmt.Errorf("linkdrv: %s: %w", o.Listen, err)
 		}
 		return drivers, nil
 	})
+}
+
+// openShardsIP opens an IP link for each of some shards, each at a port of its own (PROTOCOL clause 21.11): the drivers
+// of all shards for the first lane, then those for the next.
+func openShardsIP(o Options, shards int) (all []Driver, err error) {
+	at, err := ParseListen(o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	lanes := max(o.Lanes, 1)
+	all = make([]Driver, lanes*shards)
+	for t := range shards {
+		var of []Driver
+		port := int(at.Port()) + t
+		if port > math.MaxUint16 {
+			err = fmt.Errorf("%d shards need as many ports, and none is above 65535: choose a smaller one", shards)
+		} else if of, err = openIP(o, netip.AddrPortFrom(at.Addr(), uint16(port))); err != nil && t > 0 {
+			err = fmt.Errorf("port %d, of shard %d: %w", port, t, err)
+		}
+		if err != nil {
+			for _, d := range all {
+				if d != nil {
+					d.Close()
+				}
+			}
+			return nil, err
+		}
+		for k, d := range of {
+			all[k*shards+t] = d
+		}
+	}
+	return all, nil
 }
 
 // ParseListen reads where an IP link listens: ADDRESS:PORT, or :PORT for all addresses of the host.
@@ -134,12 +162,8 @@ func interfaceMTU(ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("%w is up: bring one up with ip link set NAME up", ErrNoLink)
 }
 
-// openIP opens an IP link: a driver for each of its lanes.
-func openIP(o Options) (_ []Driver, err error) {
-	at, err := ParseListen(o.Listen)
-	if err != nil {
-		return nil, err
-	}
+// openIP opens an IP link of one shard: a driver for each of its lanes.
+func openIP(o Options, at netip.AddrPort) (_ []Driver, err error) {
 	mtu, err := ListenMTU(at)
 	if err != nil {
 		return nil, err

@@ -318,10 +318,25 @@ func TestIPListen(t *testing.T) {
 	if _, err := Open("x", Options{Listen: "10.9.0.77:9470"}); !errors.Is(err, ErrNoLink) {
 		t.Errorf("an address of no interface: %v", err)
 	}
-	if _, err := OpenShards("x", 2, Options{Listen: ":9470"}); err == nil || !strings.Contains(err.Error(), "shards") {
-		t.Errorf("two shards: %v", err)
-	}
 	must(t, netlink.LinkSetUp(link(t, "lo")))
+	if _, err := OpenShards("x", 2, Options{Listen: ":65535"}); err == nil || !strings.Contains(err.Error(), "shards") {
+		t.Errorf("a shard without a port: %v", err)
+	}
+	shards, err := OpenShards("x", 2, Options{Listen: "127.0.0.1:9470", Lanes: 3})
+	must(t, err)
+	for i, d := range shards { // both shards' drivers of one lane, then those of the next
+		at := frame.IP(netip.MustParseAddrPort([]string{"127.0.0.1:9470", "127.0.0.1:9471"}[i%2]))
+		if len(shards) != 6 || d.Info().Local != at {
+			t.Errorf("driver %d of %d is at %v", i, len(shards), d.Info().Local)
+		}
+		must(t, d.Close())
+	}
+	taken := open(t, "x", Options{Listen: "127.0.0.1:9471"})
+	if _, err := OpenShards("x", 2, Options{Listen: "127.0.0.1:9470"}); err == nil || !strings.Contains(err.Error(),
+		"port 9471, of shard 1") {
+		t.Errorf("the port of a shard is taken: %v", err)
+	}
+	must(t, taken.Close())
 	d := open(t, "x", Options{Listen: "127.0.0.1:9470"})
 	if _, err := Open("x", Options{Listen: "127.0.0.1:9470"}); err == nil ||
 		!strings.Contains(err.Error(), "ss -ulpn") {

@@ -175,14 +175,17 @@ func (d *ipDriver) Redraw(which uint8) error {
 		return fmt.Errorf("linkdrv: %s: %w", d.info.Name, err)
 	}
 	defer unix.Close(fd)
-	if dropped, errno := socketDrops(old); errno == 0 {
-		d.gone += uint64(dropped)
-	}
-	if err = unix.Dup3(fd, old, unix.O_CLOEXEC); err == nil {
-		err = d.lanes.watch(d.lane, int(which), old)
+	dropped, errno := socketDrops(old)
+	// Watched before it takes the old one's place: a lane that can have no other port keeps the one that it has. The
+	// kernel goes on watching a socket that has another number now.
+	if err = d.lanes.watch(d.lane, int(which), fd); err == nil {
+		err = unix.Dup3(fd, old, unix.O_CLOEXEC)
 	}
 	if err != nil {
 		return fmt.Errorf("linkdrv: %s: another port: %w", d.info.Name, err)
+	}
+	if errno == 0 {
+		d.gone += uint64(dropped)
 	}
 	return nil
 }

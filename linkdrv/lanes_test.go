@@ -182,3 +182,31 @@ func TestLaneSocketsTakeTurns(t *testing.T) {
 	}
 	t.Error("the answer waits behind what others ask")
 }
+
+// A lane that cannot have another port keeps the one that it has: frames go on to arrive there.
+func TestLaneRedrawFails(t *testing.T) {
+	from, to := lanePair(t, 2, 2)
+	front := frame.IP(netip.MustParseAddrPort("127.0.0.1:9471"))
+	asks := func() (origin Addr, answered int) {
+		t.Helper()
+		if n, err := from[1].Send([]TxFrame{laneFrame(1, 60, front)}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		_, origin = arrived(t, to)
+		_, err := to[1].Send([]TxFrame{laneFrame(1, 60, origin)})
+		must(t, err)
+		at, _ := arrived(t, from)
+		return origin, at[1]
+	}
+	before, _ := asks()
+	set := from[1].(*ipDriver).lanes
+	watched := set.epoll
+	set.epoll = -1 // as if the user had no room for it
+	if err := from[1].(Redrawer).Redraw(frame.SocketAsk); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a socket that is not watched was put in place: %v", err)
+	}
+	set.epoll = watched
+	if after, answered := asks(); after != before || answered != 1 {
+		t.Errorf("asks from %v, then from %v; %d answers arrive", before, after, answered)
+	}
+}

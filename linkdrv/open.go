@@ -31,8 +31,9 @@ func Open(ifname string, o Options) (Driver, error) {
 	return drivers[0], nil
 }
 
-// OpenShards opens the interface, or with Options.Listen an IP link, once for each of n shards: frames of session
-// number s arrive at driver s modulo n only. No driver takes a frame before all of them can. The drivers belong
+// OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n
+// only. With Options.Listen it opens an IP link: shard s has the port that is s above, and a driver for each lane;
+// those of one lane stand together. No driver takes a frame before all of them can. The drivers belong
 // together, but each may be used and closed by goroutines of its own.
 //
 // Errors are those of Open.

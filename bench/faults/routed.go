@@ -24,20 +24,60 @@ func rebinding() Scenario {
 		Run: func(t *Trial) {
 			c := t.pair(MixRandom, 2, 8)
 			windows := []*Window{t.measure(c, "clean", 300*time.Millisecond)}
-			moves := t.many(5, 2)
+			moves, stall := t.many(5, 2), time.Duration(0)
 			for k := range moves {
 				kit.Check(t.cluster.Lab().Link(0).Renumber(0, byte(3+k)))
-				if err := kit.Try(func() { t.flowing(c, 2*time.Second) }); err != nil {
+				if err := kit.Try(func() { stall = max(stall, t.flowing(c, 2*time.Second)) }); err != nil {
 					t.check("data moves within 2 s", false, "after change %d: %v", k+1, err)
 					return
 				}
 				windows = append(windows, t.measure(c, "moved", 300*time.Millisecond))
 				t.injected("addresses changed", 1)
 			}
+			t.ms("longest stall", stall)
 			t.unfailed(append(windows, t.drain(c))...)
 			followed := uint64(t.scrape(1)["edge_path_moves_total"])
 			t.counted("moves followed", followed)
 			t.check("each change is followed", followed >= uint64(moves), "%d of %d", followed, moves)
+		},
+	}
+}
+
+// confined has a peer that is authorised, and confined to a network, move outside it under load: somebody who has its
+// key, say, or routes its network.
+func confined() Scenario {
+	return Scenario{
+		Name: "allow: a peer moves outside its networks", Group: Adversary, Short: true,
+		Criteria: "from outside nothing completes, no move is followed, and frames are counted; inside again, data " +
+			"moves within 2 s and no operation has failed",
+		Set: func(s *kit.ClusterSpec) {
+			routed(s)
+			s.AllAddresses, s.Allow = true, []string{"10.100.0.2/31", "10.101.0.0/16"}
+		},
+		Run: func(t *Trial) {
+			c := t.pair(MixRandom, 2, 8)
+			windows := []*Window{t.measure(c, "clean", 300*time.Millisecond)}
+			for range t.many(5, 1) {
+				moved, refused := t.scrape(1)["edge_path_moves_total"], t.scrape(1)["edge_place_errors_total"]
+				kit.Check(t.cluster.Lab().Link(0).Renumber(0, 9))
+				t.injected("moves outside", 1)
+				t.pause(100 * time.Millisecond) // what was under way before
+				outside := t.measure(c, "outside", time.Second)
+				t.check("nothing completes outside", outside.Ops == 0, "%d operations", outside.Ops)
+				now := t.scrape(1)
+				n := uint64(now["edge_place_errors_total"] - refused)
+				t.counted("frames refused", n)
+				t.check("frames from outside are counted", n > 0, "none")
+				t.check("no move outside is followed", now["edge_path_moves_total"] == moved, "%v, %v before",
+					now["edge_path_moves_total"], moved)
+				kit.Check(t.cluster.Lab().Link(0).Renumber(0, 3))
+				if err := kit.Try(func() { t.flowing(c, 2*time.Second) }); err != nil {
+					t.check("data moves within 2 s", false, "%v", err)
+					return
+				}
+				windows = append(windows, outside, t.measure(c, "inside", 300*time.Millisecond))
+			}
+			t.unfailed(append(windows, t.drain(c))...)
 		},
 	}
 }
@@ -59,10 +99,12 @@ func mtuBlackHole() Scenario {
 			const mtu, headers = 1450, 28 + 14
 			kit.Check(t.cluster.Lab().Link(0).SetRouterMTU(1, mtu))
 			t.injected("MTUs made smaller", 1)
-			if err := kit.Try(func() { t.flowing(c, 2*time.Second) }); err != nil {
+			var stall time.Duration
+			if err := kit.Try(func() { stall = t.flowing(c, 2*time.Second) }); err != nil {
 				t.check("data moves within 2 s", false, "%v", err)
 				return
 			}
+			t.ms("longest stall", stall)
 			found, ok := t.event(2*time.Second, func() bool {
 				p := t.path(0, "edge0", "host1")
 				return p != nil && p.MTU == mtu-headers
@@ -74,4 +116,6 @@ func mtuBlackHole() Scenario {
 	}
 }
 
-func routedScenarios() []Scenario { return []Scenario{rebinding(), mtuBlackHole(), blackLane()} }
+func routedScenarios() []Scenario {
+	return []Scenario{rebinding(), confined(), mtuBlackHole(), forgedICMP(), blackLane()}
+}

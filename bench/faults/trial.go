@@ -116,13 +116,15 @@ func (t *Trial) pair(mix string, conns, depth int) *agent {
 	return c
 }
 
-// flowing waits until a client completes operations, with every connection up.
-func (t *Trial) flowing(a *agent, within time.Duration) {
+// flowing waits until a client completes operations, with every connection up. It returns the longest time without a
+// completion until then.
+func (t *Trial) flowing(a *agent, within time.Duration) (stall time.Duration) {
 	for end := time.Now().Add(within); ; {
 		t.pause(100 * time.Millisecond)
 		w := t.mark(a, "flowing")
+		stall = max(stall, w.Stall)
 		if w.Ops > 0 && w.Up >= a.job.Conns {
-			return
+			return stall
 		}
 		if time.Now().After(end) {
 			kit.Fail("%d operations complete, %d of %d connections are up: dial errors %v, operations' "+

@@ -40,6 +40,7 @@ type ClusterSpec struct {
 	Embedded bool      // no daemons: the transport runs in the benchmark processes
 	// IP links listen at all addresses of their hosts, so that these may change: with Lab.Medium Routed and one link
 	AllAddresses bool
+	Allow        []string  // networks to which each peer is confined
 	Lanes        int       // of each IP link: with Lab.Medium Routed; 0: one
 	Nobody       bool      // daemons run as an ordinary user without any capability: with Lab.Medium Routed
 	Pin          bool      // give each host its own share of the processors
@@ -188,9 +189,9 @@ func (c *Cluster) Config(host int) string {
 	return b.String()
 }
 
-// endpoint is where a host's IP link is.
-func (c *Cluster) endpoint(host, link int) string {
-	return netip.AddrPortFrom(c.lab.Host(host).IP(link), ipPort).String()
+// Endpoint is where a host's IP link is.
+func (c *Cluster) Endpoint(host, link int) netip.AddrPort {
+	return netip.AddrPortFrom(c.lab.Host(host).IP(link), ipPort)
 }
 
 // listen is where a host's IP link listens.
@@ -198,7 +199,7 @@ func (c *Cluster) listen(host, link int) string {
 	if c.spec.AllAddresses {
 		return fmt.Sprintf(":%d", ipPort)
 	}
-	return c.endpoint(host, link)
+	return c.Endpoint(host, link).String()
 }
 
 // ipPort is the UDP port of IP links.
@@ -310,9 +311,9 @@ func (c *Cluster) makeKeys() {
 		if c.spec.Lab.Medium == lab.Routed {
 			var at []string
 			for link := range c.lab.Links() {
-				at = append(at, c.endpoint(i, link))
+				at = append(at, c.Endpoint(i, link).String())
 			}
-			hosts[i].Endpoints = strings.Join(at, ",")
+			hosts[i].Endpoints, hosts[i].Allow = strings.Join(at, ","), strings.Join(c.spec.Allow, ",")
 		}
 	}
 	for i := range hosts {

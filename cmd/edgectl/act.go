@@ -105,6 +105,7 @@ func pingSummary(r *daemon.PingReport) string {
 }
 
 type doctorCmd struct {
+	Reach     string   `placeholder:"NAME" predictor:"authorised" help:"Also dial that peer, and say what is in the way."`
 	Link      []string `short:"l" placeholder:"NAME" help:"Interfaces to examine when no daemon runs."`
 	KeyFile   string   `placeholder:"FILE" predictor:"file" help:"Key file to examine when no daemon runs (default: edged's own place)."`
 	PeersFile string   `placeholder:"FILE" predictor:"file" help:"Authorised-peers file to examine when no daemon runs (default: edged's own place)."`
@@ -113,9 +114,17 @@ type doctorCmd struct {
 // Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links.
 // It fails if there is a problem.
 func (c *doctorCmd) Run(g *globals) error {
+	var reached []inspect.Finding
+	if c.Reach != "" { // first: the session shows what doctor then sees of it
+		var err error
+		if reached, err = g.reach(c.Reach); err != nil {
+			return err
+		}
+	}
 	findings, err := get[[]inspect.Finding](g, ipc.Message{Kind: ipc.KindDoctor})
 	if err == nil {
 		findings = append(findings, g.versions()...)
+		findings = append(findings, reached...)
 	} else {
 		findings = append(findings, inspect.Finding{Severity: inspect.FindingProblem, About: "daemon",
 			Text: "cannot be asked", Remedy: err.Error()})

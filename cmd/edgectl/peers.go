@@ -105,7 +105,7 @@ func (c *peersListCmd) Run(g *globals) error {
 	list := []inspect.AuthorisedStatus{}
 	for _, p := range peers {
 		list = append(list, inspect.AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: fmt.Sprintf("%x",
-			p.Key.Node()), Source: file, Endpoints: p.Endpoints})
+			p.Key.Node()), Source: file, Endpoints: p.Endpoints, Allow: p.Allow})
 	}
 	if g.JSON {
 		return printJSON(g, list)
@@ -116,9 +116,9 @@ func (c *peersListCmd) Run(g *globals) error {
 func printPeers(g *globals, list []inspect.AuthorisedStatus) error {
 	var rows [][]any
 	for _, p := range list {
-		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source, p.Endpoints, p.Reason})
+		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source, p.Endpoints, p.Allow, p.Reason})
 	}
-	return table(g.out, "PEER KEY NODE STATE FROM ENDPOINTS REASON", rows)
+	return table(g.out, "PEER KEY NODE STATE FROM ENDPOINTS ALLOW REASON", rows)
 }
 
 // peersReport is what peers add and remove print with -j.
@@ -129,16 +129,19 @@ type peersReport struct {
 	Key    string `json:"key"`
 	// where it is reached over IP, as given, joined by commas
 	Endpoints string `json:"endpoints,omitempty"`
-	Changed   bool   `json:"changed"`  // the file
-	Reload    string `json:"reload"`   // "done", "no-daemon", or why the daemon goes on with what it had
-	InForce   int    `json:"in_force"` // peers the daemon authorises now; 0 unless reload is done
-	Own       bool   `json:"own"`      // the key is that of the running daemon itself
+	// where it may be, as given, joined by commas
+	Allow   string `json:"allow,omitempty"`
+	Changed bool   `json:"changed"`  // the file
+	Reload  string `json:"reload"`   // "done", "no-daemon", or why the daemon goes on with what it had
+	InForce int    `json:"in_force"` // peers the daemon authorises now; 0 unless reload is done
+	Own     bool   `json:"own"`      // the key is that of the running daemon itself
 }
 
 type peersAddCmd struct {
 	Key      string   `arg:"" help:"The peer's public key, as edgectl key show prints it there."`
 	Name     string   `arg:"" help:"Name by which programs here dial the peer."`
 	Endpoint []string `placeholder:"HOST:PORT" help:"Where the peer is reached over IP; may be repeated. Replaces those it had."`
+	Allow    []string `placeholder:"NETWORK" help:"Network in which its IP addresses must be, such as 10.0.0.0/8; may be repeated. Replaces those it had."`
 	peersFile
 }
 
@@ -155,15 +158,15 @@ func (c *peersAddCmd) Run(g *globals) error {
 		return err
 	}
 	changed, err := identity.AddPeer(file, secure.Peer{Name: c.Name, Key: key,
-		Endpoints: strings.Join(c.Endpoint, ",")})
+		Endpoints: strings.Join(c.Endpoint, ","), Allow: strings.Join(c.Allow, ",")})
 	if err != nil {
 		return editError(err)
 	}
 	st, err := g.status()
 	own := err == nil && st.PublicKey == key.String()
 	return g.applied("authorised", peersReport{Schema: inspect.StatusSchema, File: file, Name: c.Name, Key: c.Key,
-		Endpoints: strings.Join(c.Endpoint, ","),
-		Changed:   changed, Own: own}, running)
+		Endpoints: strings.Join(c.Endpoint, ","), Allow: strings.Join(c.Allow, ","),
+		Changed: changed, Own: own}, running)
 }
 
 type peersRemoveCmd struct {

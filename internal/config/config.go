@@ -97,6 +97,8 @@ type Peer struct {
 	Key  string `toml:"key"`  // its public key: edgectl key show
 	// where it is reached over IP, each HOST:PORT; default: only by what it sends
 	Endpoints []string `toml:"endpoints"`
+	// networks in which its IP addresses must be, such as "10.0.0.0/8"; default: it may be anywhere
+	Allow []string `toml:"allow"`
 }
 
 // Link is one local interface to use, or a UDP port.

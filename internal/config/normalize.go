@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/bits"
 	"net"
 	"os"
@@ -242,8 +243,17 @@ const maxLinkName = 64
 func (c *Config) checkIPLink(p *problems, l *Link) {
 	p.check(l.Listen != "", "link.driver", "%q of %q needs listen, such as \":9470\"", linkdrv.KindIP, l.Name)
 	if l.Listen != "" {
-		_, err := linkdrv.ParseListen(l.Listen)
+		at, err := linkdrv.ParseListen(l.Listen)
 		p.check(err == nil, "link.listen", "%v", err)
+		p.check(int(at.Port())+c.Shards-1 <= math.MaxUint16, "link.listen", "%q: each of %d shards has a port of "+
+			"its own, from this one up: choose a smaller one", l.Listen, c.Shards)
+		for i := range c.Links {
+			other, err := linkdrv.ParseListen(c.Links[i].Listen)
+			same := other.Addr() == at.Addr() || other.Addr().IsUnspecified() || at.Addr().IsUnspecified()
+			p.check(err != nil || !same || other.Port() <= at.Port() || int(other.Port()) >= int(at.Port())+c.Shards,
+				"link.listen", "%q and %q: each of %d shards has a port of its own, from those up: choose ports that "+
+					"are further apart", l.Listen, c.Links[i].Listen, c.Shards)
+		}
 	}
 	p.oneOf("link.congestion", l.Congestion, flowctl.IPCongestions())
 	p.check(l.Driver == linkdrv.KindIP, "link.driver", "%q of %q: a link with listen has the driver %q", l.Driver,
@@ -251,7 +261,6 @@ func (c *Config) checkIPLink(p *problems, l *Link) {
 	p.check(len(l.Name) <= maxLinkName, "link.name", "%q is longer than %d bytes", l.Name, maxLinkName)
 	p.check(c.Security == Encrypted, "link.listen", "%q: IP links are encrypted only: anybody who can reach the port "+
 		"could read and write exported memory; leave out security = \"plaintext\"", l.Listen)
-	p.check(c.Shards == 1, "shards", "%d: an IP link (%q) serves one shard; use shards = 1", c.Shards, l.Listen)
 	p.check(c.Copy != CopyShuffle, "copy", "%q needs frames at page boundaries, which an IP link (%q) does not give; "+
 		"leave copy out", c.Copy, l.Listen)
 }

@@ -81,11 +81,12 @@ func parsePeers(list []Peer) (out []secure.Peer, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("peer %q: %w", p.Name, err)
 		}
-		joined := strings.Join(p.Endpoints, ",")
-		if err := secure.CheckEndpoints(joined); err != nil {
+		one := secure.Peer{Name: p.Name, Key: key, Endpoints: strings.Join(p.Endpoints, ","),
+			Allow: strings.Join(p.Allow, ",")}
+		if _, err := secure.NewPeers(one); err != nil {
 			return nil, fmt.Errorf("peer %q: %w", p.Name, err)
 		}
-		out = append(out, secure.Peer{Name: p.Name, Key: key, Endpoints: joined})
+		out = append(out, one)
 	}
 	return out, nil
 }

@@ -27,7 +27,10 @@ func TestIPLinks(t *testing.T) {
 		"link.driver":  func(c *Config) { c.Links[0].Driver = "ring" },
 		"needs listen": func(c *Config) { c.Links[1].Driver = "ip" },
 		"encrypted":    func(c *Config) { c.Security = Plaintext },
-		"shards":       func(c *Config) { c.Shards = 2 },
+		"smaller one":  func(c *Config) { c.Shards, c.Links[0].Listen = 2, "10.0.0.1:65535" },
+		"further apart": func(c *Config) {
+			c.Shards, c.Links[1] = 3, Link{Listen: ":9472"}
+		},
 		"did you mean": func(c *Config) { c.Links[0].Congestion = "wen" },
 		"profile":      func(c *Config) { c.Links[1].Congestion = "wan" },
 		"link.lanes":   func(c *Config) { c.Links[0].Lanes = 17 },
@@ -37,6 +40,7 @@ func TestIPLinks(t *testing.T) {
 		"listed twice": func(c *Config) { c.Links[1] = c.Links[0] },
 		"64 bytes":     func(c *Config) { c.Links[0].Name = strings.Repeat("x", 65) },
 		"endpoint":     func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Endpoints: []string{"here"}}} },
+		"allow":        func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Allow: []string{"here"}}} },
 	} {
 		cfg := base()
 		change(&cfg)

@@ -131,12 +131,17 @@ func (d *Daemon) lookUp(ctx context.Context, peers []secure.Peer) {
 		all.Wait()
 		close(got)
 	}()
-	for a := range got {
-		if over() {
-			cancel()
-			continue
+	for {
+		select {
+		case a, more := <-got:
+			if !more || over() {
+				return
+			}
+			d.showEndpoints(a.of.Key.Node(), d.addresses(a.of, a.answers))
+		case <-e.kicks: // those under way are not waited for: cancelled, they end by themselves
+			e.kick()
+			return
 		}
-		d.showEndpoints(a.of.Key.Node(), d.addresses(a.of, a.answers))
 	}
 }
 
@@ -164,7 +169,7 @@ func named(p secure.Peer) bool {
 
 // found reports whether there is an open session with a node.
 func (d *Daemon) found(id engine.NodeID) (found bool) {
-	_ = d.shard.Do(func(mono.Time) { found = d.shard.Engine().Found(id) })
+	_ = d.everyShard(func(s *shard.Shard, _ mono.Time) { found = found || s.Engine().Found(id) })
 	return found
 }
 
@@ -199,6 +204,9 @@ func (d *Daemon) addresses(p secure.Peer, answers []answer) (at []linkdrv.Addr) 
 				at = append(at, linkdrv.IPAddr(netip.AddrPortFrom(ip, uint16(number))))
 			}
 		}
+	}
+	if allow := d.trust.now.Load().Allow(p.Key.Node()); len(allow) > 0 {
+		at = slices.DeleteFunc(at, func(a linkdrv.Addr) bool { return !a.In(allow) })
 	}
 	return at
 }

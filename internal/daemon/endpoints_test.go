@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"multiedge/internal/config"
 	"multiedge/internal/engine"
@@ -220,5 +221,56 @@ func TestNodesOverIP(t *testing.T) {
 	dialAccept(t, server, client, "a", "mem")
 	if snap, err = nodes[1].d.Snapshot(); err != nil || snap.Links[0].Opens != 2 || snap.Links[0].Weight != 2 {
 		t.Errorf("after a reload: %+v, %v", snap.Links, err)
+	}
+}
+
+// A change of peers does not wait for lookups that a name server keeps waiting.
+func TestEndpointsDoNotWaitForLookups(t *testing.T) {
+	key, named, other := secure.NewPrivateKey(), secure.NewPrivateKey().Public(), secure.NewPrivateKey().Public()
+	d, err := prepare(config.Config{Name: "a", Links: []config.Link{{Name: "x0"}}, Peers: []config.Peer{
+		{Name: "named", Key: named.String(), Endpoints: []string{"beta.example:9470"}}}},
+		Options{Key: &key, inline: true, Log: logTo(t)})
+	must(t, err)
+	defer d.Close()
+	e := &d.trust.endpoints
+	looked, answer, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	e.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+		close(looked)
+		<-answer
+		close(gone)
+		return nil, errors.New("no such host")
+	}
+	found := make(chan struct{})
+	go func() { d.findEndpoints(t.Context(), true); close(found) }()
+	<-looked
+	must(t, d.SetPeers([]config.Peer{{Name: "literal", Key: other.String(), Endpoints: []string{"10.0.0.4:4"}}}))
+	select {
+	case <-found: // although nothing was answered
+	case <-time.After(10 * time.Second):
+		t.Error("the change waits for the lookup")
+	}
+	if len(e.kicks) != 1 {
+		t.Error("the change is forgotten")
+	}
+	close(answer)
+	<-gone
+	<-found
+}
+
+// Addresses outside the networks of a peer are not shown, whatever a name server says.
+func TestEndpointsOutsideAreNotShown(t *testing.T) {
+	key, peer := secure.NewPrivateKey(), secure.NewPrivateKey().Public()
+	d, err := prepare(config.Config{Name: "a", Links: []config.Link{{Name: "x0"}}, Peers: []config.Peer{{Name: "named",
+		Key: peer.String(), Endpoints: []string{"beta.example:9470", "10.0.0.2:1"}, Allow: []string{"10.0.0.0/8"}}}},
+		Options{Key: &key, inline: true, Log: logTo(t)})
+	must(t, err)
+	defer d.Close()
+	d.trust.endpoints.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.0.0.9")}, nil
+	}
+	d.findEndpoints(t.Context(), true)
+	at := d.trust.endpoints.shown[engine.NodeID(peer.Node())]
+	if len(at) != 2 || at[0].String() != "10.0.0.9:9470" || at[1].String() != "10.0.0.2:1" {
+		t.Errorf("shown are %v", at)
 	}
 }

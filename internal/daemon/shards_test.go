@@ -75,9 +75,12 @@ func serveOn(t *testing.T, security, name string, links int, change func(*config
 	change(&cfg)
 	o := Options{Log: logTo(t)}
 	if security == config.Encrypted {
-		peer := string("ba"[name[0]-'a'])
-		o.Key, cfg.Peers = &secure.PrivateKey{name[0]},
-			[]config.Peer{{Name: peer, Key: secure.PrivateKey{peer[0]}.Public().String()}}
+		name := string("ba"[name[0]-'a'])
+		peer := config.Peer{Name: name, Key: secure.PrivateKey{name[0]}.Public().String()}
+		if len(cfg.Peers) > 0 {
+			peer.Endpoints = cfg.Peers[0].Endpoints
+		}
+		o.Key, cfg.Peers = &secure.PrivateKey{"ba"[name[0]-'a']}, []config.Peer{peer}
 	}
 	for i := range links {
 		cfg.Links = append(cfg.Links, config.Link{Name: fmt.Sprint(name, i)})

@@ -40,6 +40,7 @@ type builder struct {
 	fars int
 
 	unsealed []unsealed // in the batch, to be sealed (seal.go)
+	place    [frame.PlaceLen6]byte
 }
 
 func (e *Endpoint) newBuilder() builder {

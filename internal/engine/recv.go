@@ -165,8 +165,9 @@ func (e *Endpoint) afterOpening(now mono.Time, s *peering.Session, i int, src fr
 		e.rejected(err)
 		return
 	}
-	if src.IsIP() {
-		s.Paths.Came(now, i, h, src)
+	if src.IsIP() && !s.Paths.Came(now, i, h, src) {
+		e.Count.Reject.RejectedPlace++
+		return
 	}
 	e.onOpened(now, s, i, &e.scratch.frame, false)
 }
@@ -282,13 +283,16 @@ func (e *Endpoint) onSegment(now mono.Time, s *peering.Session, i int, g *wire.S
 		s.Paths.OnProbe(i, g.Place)
 	case wire.KindEcho:
 		if p := s.Paths.PathOf(g.Place); p != nil {
+			if at := frame.Place(g.Data); at.Known() {
+				p.SeenAs = at
+			}
 			p.OnEcho(now, g.Place)
 		}
 	case wire.KindPing:
 		s.Acks.Again = true
 	case wire.KindPad:
 	case wire.KindLink:
-		return s.OnLink(now, g.Data)
+		return s.OnLink(now, i, g.Data)
 	case wire.KindKeys:
 		return s.OnKeys(now, g)
 	default:

@@ -254,7 +254,7 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p 
 	g := &w.f.Seg
 	n = 0
 	for ; n < len(p.Probing.Echo) && p.Probing.Echo[n].To == p.Number && w.f.Room >= 64; n++ {
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.Probing.Echo[n].Nonce}
+		w.echo(&p.Probing.Echo[n].From, p.Probing.Echo[n].Nonce)
 		w.f.Small(g)
 	}
 	p.Probing.Echo = slices.Delete(p.Probing.Echo, 0, n)
@@ -278,7 +278,7 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p 
 		0, 1) {
 		w.begin(s, p, b)
 		w.turnTo(p.Probing.Echo[0].To)
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.Probing.Echo[0].Nonce}
+		w.echo(&p.Probing.Echo[0].From, p.Probing.Echo[0].Nonce)
 		w.f.Small(g)
 		w.finish(now)
 	}
@@ -296,6 +296,14 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p 
 	}
 	if p.Probing.Probe { // nothing else may be lost with it
 		e.askSize(now, s, b, p)
+	}
+}
+
+// echo makes an Echo, on an IP link with the address that the Probe came from.
+func (w *builder) echo(from *frame.Addr, nonce uint64) {
+	w.f.Seg = wire.Segment{Kind: wire.KindEcho, Place: nonce}
+	if from.IsIP() {
+		w.f.Seg.Data = from.AppendPlace(w.place[:0])
 	}
 }
 

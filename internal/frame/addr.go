@@ -90,6 +90,17 @@ func (a *Addr) SameHost(o *Addr) bool {
 	return [atPort]byte(a.b[:]) == [atPort]byte(o.b[:]) && a.b[atFamily] == o.b[atFamily]
 }
 
+// In reports whether an IP address is in one of some networks.
+func (a *Addr) In(networks []netip.Prefix) bool {
+	ip := a.AddrPort().Addr()
+	for _, n := range networks {
+		if n.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
 // AppendTo appends what is said of the address to peers (PROTOCOL clause 10.4): of an IP address nothing, since the
 // peer sees a better one (clause 21.4).
 func (a *Addr) AppendTo(b []byte) []byte {
@@ -98,6 +109,32 @@ func (a *Addr) AppendTo(b []byte) []byte {
 	}
 	return append(b, a.b[:6]...)
 }
+
+// AppendPlace appends an IP address and port as an Echo has them (clause 9.3): 4 or 16 bytes and 2.
+func (a *Addr) AppendPlace(b []byte) []byte {
+	at := a.AddrPort()
+	if at.Addr().Is4() {
+		b = append(b, a.b[atPort-4:atPort]...)
+	} else {
+		b = append(b, a.b[:atPort]...)
+	}
+	return binary.BigEndian.AppendUint16(b, at.Port())
+}
+
+// Place returns the Addr that AppendPlace has appended; none if b is nothing of the kind.
+func Place(b []byte) Addr {
+	ip, ok := netip.AddrFromSlice(b[:max(0, len(b)-2)])
+	if !ok {
+		return Addr{}
+	}
+	return IP(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(b[len(b)-2:])))
+}
+
+// PlaceLens are the lengths of what AppendPlace appends.
+const (
+	PlaceLen4 = 4 + 2
+	PlaceLen6 = 16 + 2
+)
 
 // AppendWhole appends everything that distinguishes the address from others.
 func (a *Addr) AppendWhole(b []byte) []byte { return append(b, a.b[:]...) }

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,8 @@ import (
 )
 
 // AddPeer authorises a peer in a file, which is made if there is none. Comments and order stay. changed is false if the
-// peer is there already. Endpoints replace those that the peer had; without any it keeps them. A name or key that
-// another line has is an error.
+// peer is there already. Endpoints and networks replace those that the peer had; without any it keeps them. A name or
+// key that another line has is an error.
 func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 	if _, err := secure.NewPeers(p); err != nil {
 		return false, err
@@ -28,9 +29,11 @@ func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 		old, there := peers.ByName(p.Name)
 		switch {
 		case !there:
-		case old.Key == p.Key && (p.Endpoints == "" || p.Endpoints == old.Endpoints):
-			return text, nil
 		case old.Key == p.Key:
+			p.Endpoints, p.Allow = cmp.Or(p.Endpoints, old.Endpoints), cmp.Or(p.Allow, old.Allow)
+			if p == old {
+				return text, nil
+			}
 			text = without(text, old)
 		default:
 			return nil, fmt.Errorf("%s: %q has another key already; remove it first: edgectl peers remove %s", path,
@@ -39,7 +42,7 @@ func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 		if len(text) > 0 && text[len(text)-1] != '\n' {
 			text = append(text, '\n')
 		}
-		text = append(text, strings.TrimSpace(p.Key.String()+" "+p.Name+" "+p.Endpoints)+"\n"...)
+		text = append(text, p.Line()+"\n"...)
 		if _, err := secure.ParsePeers(text, path); err != nil {
 			return nil, err
 		}
@@ -68,7 +71,7 @@ func RemovePeer(path, which string) (gone secure.Peer, err error) {
 		}
 		kept := without(text, gone)
 		if len(bytes.TrimSpace(kept)) == 0 { // an empty file would look like one that was cut short (ReadPeersAgain)
-			kept = []byte("# authorised peers: KEY NAME [HOST:PORT,...]\n")
+			kept = []byte("# authorised peers: KEY NAME [HOST:PORT,...] [allow=NETWORK,...]\n")
 		}
 		return kept, nil
 	})

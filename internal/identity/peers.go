@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -99,7 +100,7 @@ func readPeersText(path string) (text []byte, mode fs.FileMode, owner uint32, er
 }
 
 // Merge joins the peers of several sources, each described for errors. The same peer in two of them is no conflict: it
-// has the endpoints of the first that names any.
+// has the endpoints of the first that names any, and the networks of the first that names any.
 func Merge(sources ...Source) (*secure.Peers, error) {
 	var list []secure.Peer
 	at := map[secure.Peer]int{}
@@ -110,9 +111,10 @@ func Merge(sources ...Source) (*secure.Peers, error) {
 			if !there {
 				at[same] = len(list)
 				list = append(list, p)
-			} else if list[i].Endpoints == "" {
-				list[i].Endpoints = p.Endpoints
+				continue
 			}
+			list[i].Endpoints = cmp.Or(list[i].Endpoints, p.Endpoints)
+			list[i].Allow = cmp.Or(list[i].Allow, p.Allow)
 		}
 	}
 	peers, err := secure.NewPeers(list...)

@@ -350,3 +350,29 @@ func TestLockKey(t *testing.T) {
 	must(t, err)
 	again.Close()
 }
+
+// Networks are kept as endpoints are, by whoever edits only the other, and in a merge of several sources.
+func TestNetworksAreEdited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	p := newPeer("a")
+	p.Endpoints, p.Allow = "10.0.0.1:9470", "10.0.0.0/8"
+	_, err := AddPeer(path, p)
+	must(t, err)
+	again := p
+	again.Allow, again.Endpoints = "", "10.0.0.2:9470"
+	changed, err := AddPeer(path, again)
+	must(t, err)
+	again.Allow = p.Allow
+	if have, err := ListPeers(path); err != nil || !changed || len(have) != 1 || have[0] != again {
+		t.Errorf("changed %v: %+v, %v", changed, have, err)
+	}
+	again.Endpoints, again.Allow = "", "192.0.2.0/24"
+	if _, err := AddPeer(path, again); err == nil {
+		t.Error("an endpoint outside the networks is in the file")
+	}
+	merged, err := Merge(Source{"file", []secure.Peer{{Name: "a", Key: p.Key}}}, Source{"configuration",
+		[]secure.Peer{p}})
+	if err != nil || merged.List()[0] != p {
+		t.Errorf("merged %+v, %v", merged.List(), err)
+	}
+}

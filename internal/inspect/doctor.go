@@ -196,8 +196,10 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 	for i := range snap.Links {
 		f.running(&snap.Links[i])
 	}
+	own, _ := net.InterfaceAddrs() // without them nothing is known to be another's
 	for i := range snap.Peers {
 		f.peer(&snap.Peers[i], snap.Links)
+		f.translated(&snap.Peers[i], own)
 	}
 	f.unreached(snap)
 	f.silence(snap)

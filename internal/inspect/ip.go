@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 
 	"multiedge/linkdrv"
@@ -21,6 +23,23 @@ func hasIP(links []LinkStatus) bool {
 	return slices.ContainsFunc(links, func(l LinkStatus) bool { return l.isIP() && l.Up })
 }
 
+// translated tells of a translator of addresses between this node and a peer. own are the host's addresses.
+func (f *findings) translated(p *PeerStatus, own []net.Addr) {
+	for _, path := range p.Paths {
+		at, err := netip.ParseAddrPort(path.SeenAs)
+		if err != nil || slices.ContainsFunc(own, func(a net.Addr) bool {
+			n, err := netip.ParsePrefix(a.String())
+			return err == nil && n.Addr().WithZone("") == at.Addr()
+		}) {
+			continue
+		}
+		f.add(FindingOK, "peer "+p.Name, fmt.Sprintf("it sees this node at %s over %s, which is no address of this host: "+
+			"a translator of addresses (NAT) is between them. So this node has to dial, unless that forwards the port",
+			path.SeenAs, path.Link), "")
+		return // lanes are seen at one address
+	}
+}
+
 // ipLink looks at a UDP port as the daemon uses it.
 func (f *findings) ipLink(l *LinkStatus) {
 	about := "link " + l.Name
@@ -38,6 +57,13 @@ func (f *findings) ipLink(l *LinkStatus) {
 		f.add(FindingOK, about, text, "")
 	}
 	f.dropped(l)
+	if n := l.Kernel["uncut"]; n > 0 {
+		f.add(FindingWarning, about, fmt.Sprintf("the kernel does not cut up messages of several datagrams where they "+
+			"leave (GSO, refused %d times): each frame costs a message", n),
+			"ethtool -K INTERFACE tx-checksum-ip-generic on, or tx on, for the interface that leads to the peers")
+	} else if l.Kernel["sent"] > 0 {
+		f.add(FindingOK, about, "the kernel cuts up messages of several datagrams (GSO)", "")
+	}
 	if sent, refused := l.Kernel["sent"], l.Kernel["refused"]; refused*100 > sent+refused {
 		f.add(FindingWarning, about, fmt.Sprintf("this host refused %d of %d frames: there is no route to the peer, "+
 			"or a firewall forbids them", refused, sent+refused),

@@ -48,7 +48,8 @@ func (out *Snapshot) protection(id *Identity) {
 	for _, p := range now.List() {
 		id := engine.NodeID(p.Key.Node()).String()
 		out.Authorised = append(out.Authorised, AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: id,
-			Source: now.Source(p), Endpoints: p.Endpoints, State: cmp.Or(state[id], notHeard), Reason: reason[id]})
+			Source: now.Source(p), Endpoints: p.Endpoints, Allow: p.Allow, State: cmp.Or(state[id], notHeard),
+			Reason: reason[id]})
 	}
 }
 

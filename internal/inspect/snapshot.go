@@ -187,6 +187,9 @@ func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window, InFlight: t.InFlight,
 			Counters: countsOf(t.Counters),
 		}
+		if t.SeenAs.Known() {
+			ps.SeenAs = t.SeenAs.String()
+		}
 		st.Paths = append(st.Paths, ps)
 	}
 	return st

@@ -189,8 +189,10 @@ type AuthorisedStatus struct {
 	Source string `json:"source"` // the file, or "configuration"
 	// where it is reached over IP, joined by commas
 	Endpoints string `json:"endpoints,omitempty"`
-	State     string `json:"state"`            // that of PeerStatus, or "not heard"
-	Reason    string `json:"reason,omitempty"` // why there is no session
+	// networks in which its IP addresses must be, joined by commas
+	Allow  string `json:"allow,omitempty"`
+	State  string `json:"state"`            // that of PeerStatus, or "not heard"
+	Reason string `json:"reason,omitempty"` // why there is no session
 
 	remedy string
 	quiet  bool // nothing at all was heard
@@ -201,6 +203,7 @@ type PathStatus struct {
 	Link      string  `json:"link"`
 	PeerLink  int     `json:"peer_link"`
 	PeerMAC   string  `json:"peer_mac"`
+	SeenAs    string  `json:"seen_as,omitempty"` // of an IP link: where the peer sees this node
 	State     string  `json:"state"`
 	MTU       int     `json:"mtu"`       // largest frame in use, bytes after its Ethernet header
 	PeerMTU   int     `json:"peer_mtu"`  // that the peer says its link has; 0: it has not said

@@ -109,6 +109,15 @@ func (k *Link) SetRouterMTU(host, mtu int) error {
 	return k.lab.router(host).nl.LinkSetMTU(k.ports[host].link, mtu)
 }
 
+// AtRouter runs fn on a thread inside the namespace of the router next to a host, as Host.Do does inside a host's. The
+// link is a Routed one.
+func (k *Link) AtRouter(host int, fn func() error) error {
+	if k.medium != Routed {
+		return fmt.Errorf("lab: link %d is a %v and has no router", k.index, k.medium)
+	}
+	return k.lab.router(host).do(fn)
+}
+
 // Renumber gives a host's interface on a Routed link another address of its network and takes the one it had.
 func (k *Link) Renumber(host int, last byte) error {
 	return k.change(host, func(nl *netlink.Handle, nic netlink.Link) error {

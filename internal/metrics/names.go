@@ -106,6 +106,8 @@ func rejectCounters() []deviceCounter {
 			"frames are due.", func(c *engine.Counters) uint64 { return c.Reject.RejectedAuth }),
 		word("cookie_challenges_total", "Requests for a session that had no good cookie; the first of each honest "+
 			"peer is one.", func(c *engine.Counters) uint64 { return c.Reject.RejectedCookie }),
+		word("place_errors_total", "Frames of peers from IP addresses that their allow does not name.",
+			func(c *engine.Counters) uint64 { return c.Reject.RejectedPlace }),
 		word("resource_errors_total", "Frames left unreceived because nothing could hold them.",
 			func(c *engine.Counters) uint64 { return c.Reject.RejectedNoRoom }),
 		word("unknown_session_packets_total", "Frames of sessions that do not exist.",
@@ -268,6 +270,8 @@ func linkReadings() []reading[inspect.LinkStatus] {
 		kernel("link_packets_transmitted_total", "Frames the kernel took from us.", "sent"),
 		kernel("link_transmit_calls_total", "System calls that sent frames.", "send_calls"),
 		kernel("link_transmit_refused_total", "Frames the link cannot carry, discarded.", "refused"),
+		kernel("link_transmit_uncut_total", "System calls refused because the kernel does not cut up messages of "+
+			"several datagrams (GSO) where they leave; these travel one by one.", "uncut"),
 		kernel("link_transmit_no_room_total", "System calls refused because the link had no room.", "no_room"),
 	}
 }

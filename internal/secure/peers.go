@@ -20,6 +20,8 @@ type Peer struct {
 	Key  PublicKey
 	// Endpoints are where it is reached over IP, HOST:PORT each, joined by commas; empty: nobody says.
 	Endpoints string
+	// Allow are the networks in which its IP addresses must be, such as 10.0.0.0/8, joined by commas; empty: all are.
+	Allow string
 }
 
 // MaxEndpoints is how many endpoints a peer can have.
@@ -68,11 +70,12 @@ type Peers struct {
 	list   []Peer
 	byNode map[[8]byte]int
 	byName map[string]int
+	allow  map[[8]byte][]netip.Prefix // of those that are confined
 }
 
 // NewPeers makes a table. Names and keys must differ.
 func NewPeers(list ...Peer) (*Peers, error) {
-	p := &Peers{list: list, byNode: map[[8]byte]int{}, byName: map[string]int{}}
+	p := &Peers{list: list, byNode: map[[8]byte]int{}, byName: map[string]int{}, allow: map[[8]byte][]netip.Prefix{}}
 	for i, e := range list {
 		if err := errors.Join(checkName(e.Name), CheckEndpoints(e.Endpoints)); err != nil {
 			return nil, err
@@ -84,7 +87,13 @@ func NewPeers(list ...Peer) (*Peers, error) {
 			return nil, fmt.Errorf("peers %q and %q have the same key %v; every node has its own", list[j].Name, e.Name,
 				e.Key)
 		}
-		p.byName[e.Name], p.byNode[e.Key.Node()] = i, i
+		allow, err := e.checkAllow()
+		if err != nil {
+			return nil, err
+		}
+		if p.byName[e.Name], p.byNode[e.Key.Node()] = i, i; allow != nil {
+			p.allow[e.Key.Node()] = allow
+		}
 	}
 	return p, nil
 }
@@ -99,8 +108,49 @@ func checkName(name string) error {
 	return nil
 }
 
-// ParsePeers reads an authorised-peers file: a line `KEY NAME` or `KEY NAME ENDPOINT,...` per peer, `#` starts a
-// comment. file names it in errors.
+// allowWord begins the word of a line that confines a peer to networks.
+const allowWord = "allow="
+
+// Line is the peer as a line of an authorised-peers file.
+func (p *Peer) Line() string {
+	line := p.Key.String() + " " + p.Name
+	if p.Endpoints != "" {
+		line += " " + p.Endpoints
+	}
+	if p.Allow != "" {
+		line += " " + allowWord + p.Allow
+	}
+	return line
+}
+
+// parsePeer reads the words of a line.
+func parsePeer(words []string) (p Peer, err error) {
+	rest := words[min(2, len(words)):]
+	if n := len(rest); n > 0 && strings.HasPrefix(rest[n-1], allowWord) {
+		p.Allow, rest = strings.TrimPrefix(rest[n-1], allowWord), rest[:n-1]
+		if p.Allow == "" {
+			return p, errors.New("allow= names no network; leave it out, and the peer may be anywhere")
+		}
+	}
+	if len(words) < 2 || len(rest) > 1 {
+		return p, errors.New("want a line `KEY NAME`, perhaps with HOST:PORT,... and allow=NETWORK,... behind it, " +
+			"with the key as `edgectl key show` prints it on the peer")
+	}
+	if len(rest) == 1 {
+		p.Endpoints = rest[0]
+	}
+	p.Name = words[1]
+	if p.Key, err = ParsePublicKey(words[0]); err != nil {
+		return p, err
+	}
+	if _, err = p.checkAllow(); err != nil {
+		return p, err
+	}
+	return p, errors.Join(checkName(p.Name), CheckEndpoints(p.Endpoints))
+}
+
+// ParsePeers reads an authorised-peers file: a line `KEY NAME [ENDPOINT,...] [allow=NETWORK,...]` per peer, `#` starts
+// a comment. file names it in errors.
 func ParsePeers(text []byte, file string) (*Peers, error) {
 	var list []Peer
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -112,23 +162,8 @@ func ParsePeers(text []byte, file string) (*Peers, error) {
 		if len(words) == 0 {
 			continue
 		}
-		if len(words) != 2 && len(words) != 3 {
-			return nil,
-				fmt.Errorf("%s:%d: want a line `KEY NAME` or `KEY NAME HOST:PORT,...`, with the key as `edgectl key "+
-					"show` prints it on the peer", file, n)
-		}
-		key, err := ParsePublicKey(words[0])
+		p, err := parsePeer(words)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
-		if err := checkName(words[1]); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
-		p := Peer{Name: words[1], Key: key}
-		if len(words) == 3 {
-			p.Endpoints = words[2]
-		}
-		if err := CheckEndpoints(p.Endpoints); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
 		}
 		list = append(list, p)

@@ -214,7 +214,7 @@ func addStats(a, b linkdrv.Stats) linkdrv.Stats {
 		Received: a.Received + b.Received, Dropped: a.Dropped + b.Dropped, Truncated: a.Truncated + b.Truncated,
 		Sent:    a.Sent + b.Sent,
 		Refused: a.Refused + b.Refused, SendCalls: a.SendCalls + b.SendCalls, NoRoom: a.NoRoom + b.NoRoom,
-		RecvCalls: a.RecvCalls + b.RecvCalls,
+		RecvCalls: a.RecvCalls + b.RecvCalls, Uncut: a.Uncut + b.Uncut,
 	}
 }
 

@@ -160,7 +160,7 @@ var Layouts = [MaxKinds]Layout{
 	KindWithdraw: {Fixed: 20, Reserved: 0xff, NoData: true, Put: putWithdraw, Next: nextWithdraw},
 
 	KindProbe: {Fixed: 12, Reserved: 0xff, NoData: true, Put: putProbe, Next: nextProbe},
-	KindEcho:  {Fixed: 12, Reserved: 0xff, NoData: true, Put: putProbe, Next: nextProbe},
+	KindEcho:  {Fixed: 12, Reserved: 0xff, Put: putEcho, Next: nextEcho},
 	KindLink:  {Fixed: 1, Put: putLink, Next: nextLink},
 	KindKeys:  {Fixed: 8, Reserved: ^uint8(KeysReady), Put: putKeys, Next: nextKeys},
 

@@ -1,5 +1,7 @@
 package wire
 
+import "multiedge/internal/frame"
+
 // Segments about a path, a link or the session's keys (clauses 9 and 10), and padding.
 
 func putPad(s *Segment, b []byte) []byte {
@@ -11,16 +13,30 @@ func nextPad(_ *Segment, _ []byte, n int) (int, error) { return n, nil }
 
 func putPing(_ *Segment, b []byte) []byte { return append(b, byte(KindPing), 0, 0, 0) }
 
-// Probe and Echo differ in their kind alone.
-
 func putProbe(s *Segment, b []byte) []byte {
-	b = append(b, byte(s.Kind), 0, 0, 0)
+	b = append(b, byte(KindProbe), 0, 0, 0)
 	return be.AppendUint64(b, s.Place)
 }
 
 func nextProbe(s *Segment, tail []byte, _ int) (int, error) {
 	s.Place = be.Uint64(tail[4:])
 	return 0, nil
+}
+
+// Echo is a Probe with, on IP links, the address that the Probe came from as its data (clause 9.3).
+
+func putEcho(s *Segment, b []byte) []byte {
+	b = append(b, byte(KindEcho), 0)
+	b = be.AppendUint16(b, uint16(len(s.Data)))
+	return be.AppendUint64(b, s.Place)
+}
+
+func nextEcho(s *Segment, tail []byte, n int) (int, error) {
+	s.Place = be.Uint64(tail[4:])
+	if n != 0 && n != frame.PlaceLen4 && n != frame.PlaceLen6 {
+		return 0, ErrSegment
+	}
+	return n, nil
 }
 
 // Link is its kind and a LinkInfo: it has neither flags nor a length.

@@ -64,6 +64,7 @@ type Reject struct {
 	RejectedVersion    uint64
 	RejectedNoRoom     uint64 // left unreceived because nothing could hold them
 	RejectedAuth       uint64 // sealed frames that no key opens, and plaintext where only sealed frames may come
+	RejectedPlace      uint64 // of peers, from addresses that the configuration does not allow them
 	RejectedCookie     uint64 // Init without a good cookie; most are the first of an honest peer
 	UnknownSession     uint64
 }

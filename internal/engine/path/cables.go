@@ -62,7 +62,7 @@ func (s *Set) first(now mono.Time, i int) (number uint8, ok bool) {
 	}
 	if s.isIP(i) {
 		if s.waits(i) {
-			return 0, false
+			return Choose(s.askedFrom(i)&all, i)
 		}
 		if _, there := s.Hints.Candidate(&s.net.Links[i].Addr, i, 0); !there {
 			return 0, false
@@ -164,7 +164,7 @@ func (p *Tx) answeredBy(now mono.Time, j uint8) {
 
 // lead directs the path to the peer's link j.
 func (p *Tx) lead(j uint8, r Remote) {
-	p.Number, p.slots, p.Shuf = j, usableSlots(r.Slots), int(r.Shuffle)
+	p.Number, p.slots, p.Shuf, p.version = j, usableSlots(r.Slots), int(r.Shuffle), r.version
 	if p.Set.net.cfg.Sealed {
 		p.Shuf = 0 // the receiver opens sealed frames into other memory than they arrived in (clause 10.5)
 	}

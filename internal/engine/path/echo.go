@@ -3,6 +3,8 @@ package path
 import (
 	"math/bits"
 	"slices"
+
+	"multiedge/internal/frame"
 )
 
 // Probes of the peer, which are echoed, and the echoes of ours (clause 9).
@@ -11,14 +13,18 @@ import (
 type echo struct {
 	Nonce uint64
 	To    uint8
+	From  frame.Addr // where it came from, on an IP link
 }
 
 // OnProbe queues an Echo from the link on which the probe arrived to the link that it came from (clause 9.3). Several
 // links of the peer may face one of ours: a probe from each can wait.
 func (s *Set) OnProbe(i int, nonce uint64) {
 	if p := s.Tx[i]; p != nil && s.TxMask&(1<<i) != 0 {
-		if back := (echo{nonce, s.HeardFrom}); len(p.Probing.Echo) < MaxLinks &&
-			!slices.Contains(p.Probing.Echo, back) {
+		back := echo{Nonce: nonce, To: s.HeardFrom}
+		if s.isIP(i) {
+			back.From = s.from
+		}
+		if len(p.Probing.Echo) < MaxLinks && !slices.Contains(p.Probing.Echo, back) {
 			p.Probing.Echo = append(p.Probing.Echo, back)
 		}
 		s.Special |= 1 << i

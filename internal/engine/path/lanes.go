@@ -38,6 +38,36 @@ func (p *Tx) asks() bool {
 // on one lane, each way would be a flow of its own, with half of what a path knows.
 func (s *Set) waits(i int) bool { return s.net.Links[i].Ports && s.Sealed && !s.Asked }
 
+// askedFrom are the peer's lanes of which local link i knows from where they ask. If the link is opened anew, its paths
+// begin there: the ports of the peer and the front of this end are as before.
+func (s *Set) askedFrom(i int) (m uint64) {
+	for at := range s.places {
+		if at.here == i {
+			m |= 1 << at.there
+		}
+	}
+	return m
+}
+
+// reopenEvery is the least time between two such beginnings of a path: a peer gone bad can cause 256 a second over all
+// paths, as by other changes of its links.
+const reopenEvery = 250 * time.Millisecond
+
+// Reopened begins anew with the path of local link i, which waits to be asked, if the peer has opened its lane j anew
+// since the path was led, and asks from another port: the old one is gone, so nothing is left to wait for there. Until
+// the peer has answered at the new port the path carries no data. It reports whether that was so.
+func (s *Set) Reopened(now mono.Time, i int, j uint8) bool {
+	p := s.Tx[i]
+	if p == nil || s.TxMask&(1<<i) == 0 || p.Number != j || !s.waits(i) || !s.from.Known() || p.To == s.from ||
+		p.version == s.Links[j].version || s.Links[j].Slots == 0 || now.Sub(p.madeAt) < reopenEvery {
+		return false
+	}
+	s.Placed(i, j, s.from)
+	s.Drop(now, i, "the peer's lane was opened anew")
+	s.add(now, i, j)
+	return true
+}
+
 // tally counts the path among those that use its port, or takes it away.
 func (p *Tx) tally(n int) {
 	if p.Usable() && p.asks() {

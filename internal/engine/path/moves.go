@@ -68,19 +68,28 @@ func (s *Set) Placed(i int, j uint8, at frame.Addr) {
 	s.places[place{i, j}] = at
 }
 
+// proved returns the address on which a session had a good path last, if it is to be asked. A port of one of the peer's
+// lanes, which our front answered, is for peers that are configured with no address: to be asked from our own ports,
+// lanes need the peer's front (clause 21.9).
+func (h *Hints) proved(from *frame.Addr, i int) (was frame.Addr, ok bool) {
+	was = h.Proved[i]
+	return was, was.Known() && from.Reaches(&was) && (was.Socket() != frame.SocketFront || len(h.Endpoints) == 0)
+}
+
 // Candidate returns the k-th address at which the peer may be reached from local link i, an IP link.
 func (h *Hints) Candidate(from *frame.Addr, i, k int) (frame.Addr, bool) {
 	n := 0
+	was, known := h.proved(from, i)
 	for range 2 { // count, then choose
 		seen := 0
-		if was := &h.Proved[i]; was.Known() && from.Reaches(was) {
+		if known {
 			if n > 0 && k%n == seen {
-				return *was, true
+				return was, true
 			}
 			seen++
 		}
 		for j := range h.Endpoints {
-			if at := &h.Endpoints[j]; from.Reaches(at) && *at != h.Proved[i] {
+			if at := &h.Endpoints[j]; from.Reaches(at) && !(known && *at == was) {
 				if n > 0 && k%n == seen {
 					return *at, true
 				}
@@ -122,12 +131,23 @@ func (s *Set) Facing(i int, number uint8, at *frame.Addr) bool {
 	return p != nil && p.Number == number && p.To == *at
 }
 
-// Came is told where each authentic frame of an IP link came from, before the frame counts as received.
-func (s *Set) Came(now mono.Time, i int, h *wire.Header, from frame.Addr) {
-	s.from = from
+// Came is told where each authentic frame of an IP link came from, before the frame counts as received. It reports
+// whether the peer may be there; otherwise nothing may come of the frame.
+func (s *Set) Came(now mono.Time, i int, h *wire.Header, from frame.Addr) bool {
 	if s.Facing(i, h.Path, &from) {
-		return
+		s.from = from
+		return true
 	}
+	if !s.Hints.Allows(&from) {
+		return false
+	}
+	s.from = from
+	s.strayed(now, i, h, from)
+	return true
+}
+
+// strayed takes the address of a frame that did not come from where a path leads.
+func (s *Set) strayed(now mono.Time, i int, h *wire.Header, from frame.Addr) {
 	p := s.Tx[i]
 	if r := s.Rx[h.Path]; r != nil {
 		if newest, _, ok := r.Tracker.Largest(); ok && h.PN < newest {
@@ -136,7 +156,9 @@ func (s *Set) Came(now mono.Time, i int, h *wire.Header, from frame.Addr) {
 	}
 	used := p != nil && s.TxMask&(1<<i) != 0
 	if used && p.Usable() && p.Number == h.Path {
-		p.strays(now, from)
+		if !s.Reopened(now, i, h.Path) {
+			p.strays(now, from)
+		}
 		return
 	}
 	s.Placed(i, h.Path, from)

@@ -44,6 +44,9 @@ type Tx struct {
 	slots  int                   // frames in flight that the peer's receive side can hold
 	Shuf   int                   // header bytes to shuffle past, 0 for none
 
+	version uint32    // of the description of the peer's link by which the path was led
+	madeAt  mono.Time // when it began, anew
+
 	Ledger *flowctl.Ledger
 	RTT    flowctl.RTT
 	Cwnd   flowctl.Controller
@@ -53,10 +56,11 @@ type Tx struct {
 	Probing probing
 	PMTU    pmtu
 	Lookout lookout
-	Move    move // of an IP link
-	tries   int  // addresses of an IP link that were asked
-	port    int  // of a lane's, from which it asks
-	unheard int  // keep-alive times in a row in which nothing of the peer came by a lane
+	Move    move       // of an IP link
+	SeenAs  frame.Addr // where the peer sees its frames come from, as an Echo said last
+	tries   int        // addresses of an IP link that were asked
+	port    int        // of a lane's, from which it asks
+	unheard int        // keep-alive times in a row in which nothing of the peer came by a lane
 
 	Count Counters
 }
@@ -88,7 +92,8 @@ func usableSlots(slots int) int { return max(4, slots*3/4) }
 
 func (s *Set) add(now mono.Time, i int, number uint8) {
 	net := s.net
-	p := &Tx{Set: s, Link: i, Probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery}, paceAt: mono.Never,
+	p := &Tx{Set: s, Link: i, madeAt: now, paceAt: mono.Never,
+		Probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery},
 		Lookout: lookout{Search: net.rand.Uint32()}, tries: i} // each link begins with another address
 	p.lead(number, s.RemoteLink(number))
 	if s.isIP(i) && !p.To.Known() {
@@ -173,7 +178,6 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 			0, now, probeEvery, false, false
 		p.RTT = flowctl.RTT{} // it may come back by another way; then its probes have measured that
 		p.renewCwnd()
-		p.draw(now)
 	}
 	if from == StateGood && !p.Set.HasOther(p.Link) {
 		p.Set.hurryAll(now)
@@ -254,10 +258,12 @@ func (p *Tx) judge(now mono.Time) {
 	}
 	if n >= laneProbes && p.State == StateSuspect && p.Set.isIP(p.Link) && p.Set.answers(p) {
 		p.setState(now, StateDead, fmt.Sprintf("%d probes unanswered, while other IP links were answered", n))
+		p.draw(now)
 	}
 	if silent := p.silent(now); n >= deadProbes && p.State == StateSuspect && silent >= deadAfter &&
 		p.Set.HasOther(p.Link) {
 		p.setState(now, StateDead, fmt.Sprintf("no answer for %v", silent.Round(time.Millisecond)))
+		p.draw(now)
 	}
 }
 

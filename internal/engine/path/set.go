@@ -5,6 +5,7 @@ package path
 import (
 	"math/bits"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"multiedge/flowctl"
@@ -133,6 +134,8 @@ type Hints struct {
 	Proved [MaxLinks]frame.Addr // per local link: the peer's address on which a session had a good path last
 
 	Endpoints []frame.Addr // at which the peer may be reached over IP, by configuration; replaced, never changed
+	// networks in which its IP addresses must be, by configuration; none: all are. Replaced, never changed
+	Allow []netip.Prefix
 }
 
 // Init makes a Net without links.

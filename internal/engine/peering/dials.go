@@ -118,7 +118,7 @@ func (e *Endpoint) dialExpired(now mono.Time, c *op.Conn) {
 		c.Finish(now, st, text)
 	case s.State != SessionOpen:
 		text := fmt.Sprintf("node %q was heard but does not answer", w.Peer)
-		if at := e.askedAt(s.Peer.who.ID); at != "" {
+		if at := e.askedAt(s.Peer); at != "" {
 			text = fmt.Sprintf("node %q does not answer at %s: is its daemon running there, and do firewalls and "+
 				"security groups let UDP to that port pass?", w.Peer, at)
 			if s.Peer.Past.Trouble == NoTrouble {

@@ -100,7 +100,10 @@ func (e *Endpoint) record(id op.NodeID, shard uint8) *peer {
 		return nil
 	}
 	p := &peer{who: op.Peer{ID: id, Shard: shard}, Links: path.NewHints(e.cfg.HelloTime)}
-	p.Links.Endpoints = e.endpoints[id]
+	p.Links.Endpoints = shardAt(e.endpoints[id], shard)
+	if e.cfg.Secure != nil {
+		p.Links.Allow = e.cfg.Secure.Peers.Allow(id)
+	}
 	e.peers.list = append(e.peers.list, p)
 	e.peers.byID[peerID{id, shard}] = p
 	return p
@@ -156,11 +159,18 @@ func (e *Endpoint) findPeer(name string, skip int) *peer {
 		}
 	}
 	if one == nil {
-		if one = e.placed(id); one == nil {
+		if one = e.placed(id, 0); one == nil {
 			return nil
 		}
 	}
-	return e.peers.byID[peerID{id, uint8((e.cfg.Shard + skip) % int(one.last+1))}]
+	which := uint8((e.cfg.Shard + skip) % int(one.last+1))
+	p := e.peers.byID[peerID{id, which}]
+	if p == nil {
+		if p = e.placed(id, which); p != nil {
+			p.last = one.last
+		}
+	}
+	return p
 }
 
 // settled reports whether the peer has proved what it says of itself: Hello changes none of it any more.

@@ -314,6 +314,10 @@ func (s *Session) established(now mono.Time) {
 			s.handshakeFailed(now, secure.ErrStranger)
 			return
 		}
+		if !e.mayBeAt(who.Key.Node(), &h.addr) { // it asked in another peer's name, or the configuration has changed
+			s.discard()
+			return
+		}
 		peer := e.record(who.Key.Node(), p.Shard)
 		if peer == nil {
 			s.discard()
@@ -493,7 +497,8 @@ func (e *Endpoint) authorisedPeer(name string) (secure.Peer, bool) {
 	return e.cfg.Secure.Peers.ByNode(id)
 }
 
-// SetPeers replaces the authorised peers. Sessions with those that are not authorised any more end with StatusStranger.
+// SetPeers replaces the authorised peers. Sessions with those that are not authorised any more end with StatusStranger;
+// paths to addresses where a peer may not be any more are dropped.
 func (e *Endpoint) SetPeers(now mono.Time, peers *secure.Peers) {
 	e.cfg.Secure.Peers = peers
 	for _, s := range slices.Clone(e.Sessions.List) {
@@ -507,6 +512,7 @@ func (e *Endpoint) SetPeers(now mono.Time, peers *secure.Peers) {
 			p.who.Name = who.Name
 		}
 	}
+	e.confine(now)
 	e.hellos.wrong = nil
 	e.greet(now)
 }

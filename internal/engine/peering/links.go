@@ -91,7 +91,7 @@ func (e *Endpoint) SetLinkBlocked(i int, blocked bool) {
 // linkInfo describes link i to peers; one that is not up has no slots.
 func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 	l := &e.net.Links[i]
-	in := wire.LinkInfo{Link: uint8(i), Version: e.hellos.linkVersion, MTU: uint32(l.MTU), Joins: l.Super > 0,
+	in := wire.LinkInfo{Link: uint8(i), Version: e.hellos.changed[i], MTU: uint32(l.MTU), Joins: l.Super > 0,
 		Shuffle: l.Shuffle, Addr: l.Addr}
 	if e.net.Up&(1<<i) != 0 {
 		in.RxSlots = uint16(min(l.RxSlots, 65535))
@@ -103,8 +103,9 @@ func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 // and people are told.
 const mostLinkChanges = 4 * path.MaxLinks
 
-// OnLink follows a change of one of the peer's links. It reports whether the frame may count as received (clause 3.3).
-func (s *Session) OnLink(now mono.Time, data []byte) bool {
+// OnLink follows a change of one of the peer's links, of which local link i heard. It reports whether the frame may
+// count as received (clause 3.3).
+func (s *Session) OnLink(now mono.Time, i int, data []byte) bool {
 	var l wire.LinkInfo
 	if s.Trust.Opener == nil || l.Decode(data) != nil {
 		s.e.count.Reject.RejectedMalformed++
@@ -118,6 +119,9 @@ func (s *Session) OnLink(now mono.Time, data []byte) bool {
 	s.Paths.SetRemoteLink(&l)
 	if news {
 		s.refreshPaths(now)
+	}
+	if s.State == SessionOpen && s.Paths.HeardFrom == l.Link {
+		s.Paths.Reopened(now, i, l.Link)
 	}
 	return true
 }

@@ -3,7 +3,9 @@ package peering
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"math"
 	"math/bits"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -42,7 +44,7 @@ func (e *Endpoint) SetEndpoints(now mono.Time, id op.NodeID, at []frame.Addr) {
 		if p == nil {
 			continue
 		}
-		p.Links.Endpoints = at
+		p.Links.Endpoints = shardAt(at, shard)
 		if s := p.session; s != nil {
 			s.refreshPaths(now)
 		}
@@ -50,7 +52,7 @@ func (e *Endpoint) SetEndpoints(now mono.Time, id op.NodeID, at []frame.Addr) {
 	if len(at) == 0 || !e.ops.AnyWished() {
 		return
 	}
-	if p := e.placed(id); p != nil {
+	if p := e.placed(id, 0); p != nil {
 		if who, ok := e.cfg.Secure.Peers.ByNode(id); ok {
 			p.who.Name = who.Name
 		}
@@ -58,12 +60,27 @@ func (e *Endpoint) SetEndpoints(now mono.Time, id op.NodeID, at []frame.Addr) {
 	}
 }
 
-// placed returns the peer of which nothing was heard, and whose address the configuration has; nil: it has none.
-func (e *Endpoint) placed(id op.NodeID) *peer {
+// shardAt returns where a shard of a node is whose first shard is at those addresses: each has the port behind that of
+// the one before (clause 21.11).
+func shardAt(at []frame.Addr, shard uint8) (out []frame.Addr) {
+	if shard == 0 {
+		return at
+	}
+	for i := range at {
+		if ap := at[i].AddrPort(); int(ap.Port())+int(shard) <= math.MaxUint16 {
+			out = append(out, frame.IP(netip.AddrPortFrom(ap.Addr(), ap.Port()+uint16(shard))))
+		}
+	}
+	return out
+}
+
+// placed returns the shard of a peer of which nothing was heard, and whose address the configuration has; nil: it has
+// none.
+func (e *Endpoint) placed(id op.NodeID, shard uint8) *peer {
 	if !e.reaches(e.endpoints[id]) {
 		return nil
 	}
-	p := e.record(id, 0)
+	p := e.record(id, shard)
 	if p != nil && e.cfg.Secure != nil {
 		if who, ok := e.cfg.Secure.Peers.ByNode(id); ok {
 			p.who.Name, p.sealed = who.Name, true
@@ -73,8 +90,8 @@ func (e *Endpoint) placed(id op.NodeID) *peer {
 }
 
 // askedAt says at which addresses a peer was asked, for people; empty: at none of the configuration.
-func (e *Endpoint) askedAt(id op.NodeID) (text string) {
-	for _, at := range e.endpoints[id] {
+func (e *Endpoint) askedAt(p *peer) (text string) {
+	for _, at := range p.Links.Endpoints {
 		if e.reaches([]frame.Addr{at}) {
 			text += ", " + at.String()
 		}
@@ -103,10 +120,50 @@ func (e *Endpoint) reaches(at []frame.Addr) bool {
 	return false
 }
 
-// Found reports whether there is an open session with a node.
+// mayBeAt reports whether a node may be at an address, by configuration. A frame from elsewhere is counted, and nothing
+// else may come of it (clause 21.10).
+func (e *Endpoint) mayBeAt(id op.NodeID, at *frame.Addr) bool {
+	if !at.IsIP() || e.cfg.Secure == nil {
+		return true
+	}
+	if allow := e.cfg.Secure.Peers.Allow(id); len(allow) == 0 || at.In(allow) {
+		return true
+	}
+	e.count.Reject.RejectedPlace++
+	return false
+}
+
+// mayBeAt reports it of the peer, or of the node that the peer says it is.
+func (s *Session) mayBeAt(at *frame.Addr) bool {
+	if s.Trust.claimed != (op.NodeID{}) && s.State != SessionOpen {
+		return s.e.mayBeAt(s.Trust.claimed, at)
+	}
+	return s.e.mayBeAt(s.Peer.who.ID, at)
+}
+
+// confine has peers and their sessions follow changes of where they may be.
+func (e *Endpoint) confine(now mono.Time) {
+	for _, p := range e.peers.list {
+		p.Links.Allow = e.cfg.Secure.Peers.Allow(p.who.ID)
+		p.Links.Confine()
+	}
+	for _, s := range e.Sessions.List {
+		if s.State == SessionOpen && !s.Inside {
+			s.Paths.Confine(now)
+			s.refreshPaths(now)
+		}
+	}
+}
+
+// Found reports whether there is an open session with a shard of a node.
 func (e *Endpoint) Found(id op.NodeID) bool {
-	p := e.peers.byID[peerID{id, 0}]
-	return p != nil && p.session != nil && p.session.State == SessionOpen
+	for shard := range uint8(wire.MaxShards) {
+		p := e.peers.byID[peerID{id, shard}]
+		if p != nil && p.session != nil && p.session.State == SessionOpen {
+			return true
+		}
+	}
+	return false
 }
 
 // InitProof is the proof of clause 21.3 that the sender of an Init knows the public key of the node that it asks.

@@ -195,7 +195,7 @@ func (e *Endpoint) OnInit(now mono.Time, i int, src frame.Addr, body []byte) {
 		e.count.Reject.RejectedMalformed++
 		return
 	}
-	if op.NodeID(in.Node) == e.cfg.Node {
+	if op.NodeID(in.Node) == e.cfg.Node || !e.mayBeAt(op.NodeID(in.Node), &src) {
 		return
 	}
 	if !e.shakes.cookies.Valid(now, src, &in, e.wouldEnd(&in)) {
@@ -289,7 +289,7 @@ func (e *Endpoint) OnRetry(now mono.Time, i int, src frame.Addr, number uint32, 
 		return
 	}
 	s := e.Sessions.ByNumber[number]
-	if s == nil || !s.asking() || string(s.setup.cookies[i]) == string(r.Cookie) {
+	if s == nil || !s.asking() || string(s.setup.cookies[i]) == string(r.Cookie) || !s.mayBeAt(&src) {
 		return
 	}
 	if e.isIP(i) && s.setup.initTo[i] != src && !s.setup.turns.Take(now, retryTime, RankStranger, maxTurns) {
@@ -319,7 +319,8 @@ func (e *Endpoint) OnInitAck(now mono.Time, i int, src frame.Addr, number uint32
 		return
 	}
 	s := e.Sessions.ByNumber[number]
-	if s == nil || !s.asking() || s.Peer.who.ID != op.NodeID(in.Node) || s.Peer.who.Shard != in.Shard {
+	if s == nil || !s.asking() || s.Peer.who.ID != op.NodeID(in.Node) || s.Peer.who.Shard != in.Shard ||
+		!s.mayBeAt(&src) {
 		return
 	}
 	if e.hear(now, i, src, &in.Hello) == nil {

@@ -44,6 +44,7 @@ type PathStatus struct {
 	Link     int
 	PeerLink int
 	PeerAddr frame.Addr
+	SeenAs   frame.Addr // of an IP link: where the peer sees this node
 	State    string
 	MTU      int  // largest frame in use, bytes after the Ethernet header
 	PeerMTU  int  // of the peer's link, as it says
@@ -90,8 +91,9 @@ func (p *peer) status(now mono.Time) PeerStatus {
 		t := s.Paths.Tx[bits.TrailingZeros64(m)]
 		n, _ := t.Ledger.InFlight()
 		st.Paths = append(st.Paths, PathStatus{
-			Link: t.Link, PeerLink: int(t.Number), PeerAddr: t.To, State: t.State.String(),
-			MTU: t.PMTU.MTU, PeerMTU: t.Set.RemoteLink(t.Number).MTU,
+			Link: t.Link, PeerLink: int(t.Number), PeerAddr: t.To, SeenAs: t.SeenAs,
+			State: t.State.String(),
+			MTU:   t.PMTU.MTU, PeerMTU: t.Set.RemoteLink(t.Number).MTU,
 			Joined: t.PMTU.Joined, SRTT: t.RTT.SRTT(), MinRTT: t.RTT.Min(),
 			Window: t.Cwnd.Frames(), InFlight: n, Counters: t.Count,
 		})

@@ -57,8 +57,12 @@ func (s *Session) answered(now mono.Time, i int, addr frame.Addr, number uint32)
 	s.step(now, h)
 }
 
-// TurnTo makes s.hs the handshake with the sender of a frame. It reports false if there were several and none is his.
+// TurnTo makes s.hs the handshake with the sender of a frame. It reports false if there were several and none is his,
+// or the peer may not be at that address.
 func (s *Session) TurnTo(i int, addr frame.Addr) bool {
+	if !s.mayBeAt(&addr) {
+		return false
+	}
 	for _, h := range s.Trust.tries {
 		if h.link == i && h.addr == addr {
 			s.Trust.Hs = h

@@ -1,0 +1,160 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/kit"
+	"multiedge/internal/lab"
+)
+
+// Forged ICMP (PROTOCOL clause 21.6): whoever knows two addresses and ports can say that datagrams between them are too
+// long, or that nobody listens. Kernels believe that, and their sockets obey it unless told otherwise.
+
+// icmpEvery is the time between two rounds of messages to each host.
+const icmpEvery = time.Millisecond
+
+// forgedMTU is what the messages say that the way carries: the least that Linux believes.
+const forgedMTU = 552
+
+// icmpMessage is a message of a router about a datagram between two IPv4 sockets: destination unreachable with that
+// code, and the MTU that is said to be the next.
+func icmpMessage(code byte, mtu uint16, from, to netip.AddrPort) []byte {
+	const ip, udp = 20, 8
+	b := make([]byte, 8+ip+udp)
+	b[0], b[1] = 3, code
+	binary.BigEndian.PutUint16(b[6:], mtu)
+	inner := b[8:]
+	inner[0], inner[6], inner[8], inner[9] = 0x45, 0x40, 60, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(inner[2:], 1500)
+	copy(inner[12:], from.Addr().AsSlice())
+	copy(inner[16:], to.Addr().AsSlice())
+	binary.BigEndian.PutUint16(inner[10:], sum16(inner[:ip]))
+	binary.BigEndian.PutUint16(inner[ip:], from.Port())
+	binary.BigEndian.PutUint16(inner[ip+2:], to.Port())
+	binary.BigEndian.PutUint16(inner[ip+4:], 1480)
+	binary.BigEndian.PutUint16(b[2:], sum16(b))
+	return b
+}
+
+// sum16 is the checksum of the Internet protocols.
+func sum16(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// forge sends messages to both hosts, about what each sends to the other, until the returned function is called, which
+// says how many there were.
+func (t *Trial) forge() (stop func() uint64) {
+	l, sent := t.cluster.Lab(), uint64(0)
+	ctx, cancel := context.WithCancel(t.ctx)
+	var done sync.WaitGroup
+	var failed error
+	fd := -1
+	kit.Check(l.Link(0).AtRouter(0, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+		return err
+	}))
+	var messages [2][][]byte
+	for h := range messages {
+		from, to := t.cluster.Endpoint(h, 0), t.cluster.Endpoint(1-h, 0)
+		messages[h] = [][]byte{icmpMessage(4, forgedMTU, from, to), icmpMessage(3, 0, from, to)}
+	}
+	done.Go(func() {
+		defer unix.Close(fd)
+		tick := time.NewTicker(icmpEvery)
+		defer tick.Stop()
+		for ctx.Err() == nil && failed == nil {
+			for h, ms := range messages {
+				to := &unix.SockaddrInet4{Addr: l.Host(h).IP(0).As4()}
+				for _, m := range ms {
+					failed = errors.Join(failed, unix.Sendto(fd, m, 0, to))
+					sent++
+				}
+			}
+			<-tick.C
+		}
+	})
+	return func() uint64 {
+		cancel()
+		done.Wait()
+		kit.Check(failed)
+		return sent
+	}
+}
+
+// unreachable is how many ICMP messages of that kind a host's kernel has taken.
+func unreachable(h *lab.Host) (n uint64) {
+	kit.Check(h.Do(func() error {
+		text, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		var names []string
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(line)
+			if len(words) == 0 || words[0] != "Icmp:" {
+				continue
+			}
+			for i, name := range names {
+				if name == "InDestUnreachs" && i < len(words) {
+					n, err = strconv.ParseUint(words[i], 10, 64)
+				}
+			}
+			names = words
+		}
+		return err
+	}))
+	return n
+}
+
+// forgedICMP forges messages of the router about the hosts' datagrams while data flow.
+func forgedICMP() Scenario {
+	return Scenario{
+		Name: "forged icmp: datagrams too long, nobody listens", Group: Adversary, Short: true,
+		Criteria: "no operation fails, no frame is refused by a socket, and frames stay as long; the median turn has " +
+			"at least 80 % of the goodput",
+		Set: routed,
+		Run: func(t *Trial) {
+			l := t.cluster.Lab()
+			c := t.pair(MixBulk, 2, 8)
+			before := t.path(0, "edge0", "host1")
+			if before == nil {
+				kit.Fail("there is no path")
+			}
+			took, was := unreachable(l.Host(0))+unreachable(l.Host(1)), t.daemonCounters()["send_discards"]
+			var x turns
+			for range t.many(turnsJudged, 2) {
+				stop := func() uint64 { return 0 }
+				t.turn(c, &x, t.span(time.Second, 400*time.Millisecond), func() { stop = t.forge() })
+				t.injected("messages forged", stop())
+			}
+			taken := unreachable(l.Host(0)) + unreachable(l.Host(1)) - took
+			t.counted("messages that the kernels took", taken)
+			t.agrees("messages that the kernels took", taken, t.row.Injected["messages forged"], 0)
+			now := t.path(0, "edge0", "host1")
+			t.check("frames stay as long", now != nil && now.MTU == before.MTU && now.State == "good",
+				"%+v, before %+v", now, before)
+			refused := t.daemonCounters()["send_discards"] - was
+			t.check("sockets refuse nothing", refused == 0, "%d frames", refused)
+			t.unfailed(append(x.all(), t.drain(c))...)
+			t.row.Measured["goodput beside messages"] = x.ratio()
+			t.speed("goodput at least 80 %", x.ratio() >= 0.8, "%.0f %%", 100*x.ratio())
+		},
+	}
+}
