@@ -93,6 +93,13 @@ func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
 	p.due = due
 }
 
+// Hasten has frames acknowledged now that were told to OnFrame or OnFrames.
+func (p *AckPolicy) Hasten(now mono.Time) {
+	if p.frames > 0 && !p.params.Exact {
+		p.due, p.late = mono.Min(p.due, now), mono.Min(p.late, now)
+	}
+}
+
 // Due reports whether an explicit acknowledgement must leave now.
 func (p *AckPolicy) Due(now mono.Time) bool { return p.Pending() && p.due <= now }
 

@@ -6,10 +6,10 @@ import (
 	"multiedge/internal/mono"
 )
 
-// AutoParams chooses for the lanes of a cable: within a building the window of each follows delay, on longer paths they
-// share one CUBIC window.
+// AutoParams chooses for the lanes of a cable: within a building the window of each follows delay and marks, on longer
+// paths they share one CUBIC window.
 type AutoParams struct {
-	Near   DelayParams
+	Near   FabricParams
 	Far    CubicParams
 	Border time.Duration // the least round trip of a long path
 }
@@ -24,25 +24,27 @@ func (p AutoParams) New() Controller { return p.Cable().New() }
 func (p AutoParams) Fixed() int { return 0 }
 
 // Cable implements Cabled.
-func (p AutoParams) Cable() Congestion { return &autoCable{p: p, far: p.Far.cable()} }
+func (p AutoParams) Cable() Congestion { return &autoCable{p.Border, p.Near.cable(), p.Far.cable()} }
 
 type autoCable struct {
-	p   AutoParams
-	far *cubicCable
+	border time.Duration
+	near   *fabricCable
+	far    *cubicCable
 }
 
 // New implements Congestion.
-func (c *autoCable) New() Controller { return &autoLane{Controller: c.p.Near.New(), c: c} }
+func (c *autoCable) New() Controller { return &autoLane{Sharer: c.near.lane(), c: c} }
 
 // Fixed implements Congestion.
 func (c *autoCable) Fixed() int { return 0 }
 
 // autoLane is the Controller that a lane has now.
 type autoLane struct {
-	Controller
+	Sharer
 	c       *autoCable
 	samples int
 	far     bool
+	shares  bool
 }
 
 // OnAck implements Controller, and chooses anew when the least round trip says so.
@@ -50,36 +52,37 @@ func (l *autoLane) OnAck(now mono.Time, frames int, rtt *RTT) {
 	if rtt.Valid() {
 		l.samples = min(l.samples+1, autoSamples)
 	}
-	if far := rtt.Min() >= l.c.p.Border; l.samples == autoSamples && far != l.far {
+	if far := rtt.Min() >= l.c.border; l.samples == autoSamples && far != l.far {
 		l.choose(far)
 	}
-	l.Controller.OnAck(now, frames, rtt)
+	l.Sharer.OnAck(now, frames, rtt)
 }
 
 func (l *autoLane) choose(far bool) {
 	l.far = far
+	l.Sharer.Share(false)
 	if !far {
-		l.Leave()
-		l.Controller = l.c.p.Near.New()
+		l.Sharer = l.c.near.lane()
+		l.Sharer.Share(l.shares)
 		return
 	}
-	near := l.Controller.Frames()
-	l.Controller = l.c.far.New()
+	near := l.Sharer.Frames()
+	l.Sharer = l.c.far.lane()
+	l.Sharer.Share(l.shares)
 	if l.c.far.lanes == 1 && l.c.far.starting { // the first: what it reached already, it need not find again
 		l.c.far.window = max(l.c.far.window, min(near, l.c.far.p.Max))
 	}
 }
 
-// Leave implements Leaver.
-func (l *autoLane) Leave() {
-	if shares, ok := l.Controller.(Leaver); ok {
-		shares.Leave()
-	}
+// Share implements Sharer.
+func (l *autoLane) Share(on bool) {
+	l.shares = on
+	l.Sharer.Share(on)
 }
 
 // Budget implements Budgeted.
 func (l *autoLane) Budget() float64 {
-	if b, ok := l.Controller.(Budgeted); ok {
+	if b, ok := l.Sharer.(Budgeted); ok {
 		return b.Budget()
 	}
 	return 0
@@ -106,8 +109,8 @@ var ipCongestions = []struct {
 	name string
 	way  Congestion
 }{
-	{"auto", AutoParams{Near: DefaultDelay, Far: CubicParams{Max: 8 * farMost}, Border: 2 * time.Millisecond}},
-	{"fabric", DefaultDelay},
+	{"auto", AutoParams{Near: DefaultFabric, Far: CubicParams{Max: 8 * farMost}, Border: 2 * time.Millisecond}},
+	{"fabric", DefaultFabric},
 	{"wan", CubicParams{Max: 8 * farMost}},
 	{"lossy", LossyParams{DelayParams{Max: farMost, Target: DefaultDelay.Target}}},
 }

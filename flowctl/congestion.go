@@ -16,6 +16,10 @@ type Controller interface {
 	// OnAck records that frames were newly acknowledged; rtt has their sample already. A path that was found to be
 	// longer than before is told to rtt.
 	OnAck(now mono.Time, frames int, rtt *RTT)
+	// OnMarks records that the peer tells of that many more frames which came with an ECN mark or could have, and how
+	// many of them were marked: routers on the way are about to be congested. It precedes the OnAck of the same
+	// acknowledgement, whose round trip rtt has already.
+	OnMarks(now mono.Time, frames, marked int, rtt *RTT)
 	// OnLoss records that frames were judged lost.
 	OnLoss(now mono.Time, frames int)
 	// OnTimeout records that a probe was due.
@@ -37,6 +41,7 @@ func (w FixedWindow) New() Controller { return w }
 func (w FixedWindow) Fixed() int      { return int(w) }
 
 func (w FixedWindow) OnAck(mono.Time, int, *RTT)              {}
+func (w FixedWindow) OnMarks(mono.Time, int, int, *RTT)       {}
 func (w FixedWindow) OnLoss(mono.Time, int)                   {}
 func (w FixedWindow) OnTimeout(mono.Time)                     {}
 func (w FixedWindow) Frames() float64                         { return float64(w) }

@@ -15,11 +15,12 @@ type Cabled interface {
 	Cable() Congestion
 }
 
-// Leaver is a Controller that shares something with others.
-type Leaver interface {
+// Sharer is a Controller that shares something with those of other paths.
+type Sharer interface {
 	Controller
-	// Leave is called when its path begins anew, with another Controller.
-	Leave()
+	// Share says whether its path may carry data now: of those that may not there is nothing to be left over for.
+	// It has no part before the first call.
+	Share(on bool)
 }
 
 // Budgeted is a Controller whose window may be larger than what a session has for all its paths.
@@ -39,6 +40,7 @@ type CubicParams struct {
 const (
 	cubicC        = 0.4
 	cubicBeta     = 0.7
+	cubicBetaMark = 0.85                                  // RFC 8511
 	cubicFriendly = 3 * (1 - cubicBeta) / (1 + cubicBeta) // frames a round trip, as a Reno sender takes its part
 	cubicInitial  = 10                                    // RFC 6928
 	cubicMin      = 2
@@ -82,7 +84,7 @@ type cubicCable struct {
 	fullAt   mono.Time     // the latest time that the window kept a frame back
 	rtt      time.Duration // smoothed, of the lane that was acknowledged last
 	inFlight int
-	lanes    int
+	lanes    int // that may carry data
 	timeouts int // in a row, of all lanes
 	tokens   float64
 	tokenAt  mono.Time
@@ -90,10 +92,9 @@ type cubicCable struct {
 }
 
 // New implements Congestion.
-func (c *cubicCable) New() Controller {
-	c.lanes++
-	return &cubicLane{c: c}
-}
+func (c *cubicCable) New() Controller { return c.lane() }
+
+func (c *cubicCable) lane() *cubicLane { return &cubicLane{c: c} }
 
 // Fixed implements Congestion.
 func (c *cubicCable) Fixed() int { return 0 }
@@ -102,10 +103,18 @@ func (c *cubicCable) Fixed() int { return 0 }
 type cubicLane struct {
 	c        *cubicCable
 	inFlight int // as the cable knows it
+	shares   bool
 }
 
-// Leave implements Leaver.
-func (l *cubicLane) Leave() {
+// Share implements Sharer.
+func (l *cubicLane) Share(on bool) {
+	if on == l.shares {
+		return
+	}
+	if l.shares = on; on {
+		l.c.lanes++
+		return
+	}
 	l.settle(0)
 	l.c.lanes--
 }
@@ -185,6 +194,16 @@ func (l *cubicLane) OnLoss(now mono.Time, frames int) {
 	}
 	l.settle(max(0, l.inFlight-frames))
 	l.c.cut(now, cubicBeta)
+}
+
+// OnMarks implements Controller: a mark narrows the window less than a loss, since queues that mark are short (RFC
+// 8511).
+func (l *cubicLane) OnMarks(now mono.Time, _, marked int, rtt *RTT) {
+	if marked <= 0 || !rtt.Valid() {
+		return
+	}
+	l.c.rtt = rtt.SRTT()
+	l.c.cut(now, cubicBetaMark)
 }
 
 // OnTimeout implements Controller. As of a window driven by delay, a silence of all lanes counts from the third probe

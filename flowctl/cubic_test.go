@@ -51,28 +51,33 @@ func acks(c Controller, now *mono.Time, rtt time.Duration, rounds int) {
 // round trip shows that only the peer was slow.
 func TestAutoChooses(t *testing.T) {
 	cable := IPCongestion("auto").(Cabled).Cable()
-	a, b := cable.New().(*autoLane), cable.New().(*autoLane)
+	join := func() *autoLane {
+		l := cable.New().(*autoLane)
+		l.Share(true)
+		return l
+	}
+	a, b := join(), join()
 	now := mono.Time(time.Hour)
 	acks(a, &now, 500*time.Microsecond, 3)
-	if _, near := a.Controller.(*DelayWindow); !near || a.Budget() != 0 {
-		t.Fatalf("near: %T, budget %v", a.Controller, a.Budget())
+	if _, near := a.Sharer.(*fabricLane); !near || a.Budget() != 0 {
+		t.Fatalf("near: %T, budget %v", a.Sharer, a.Budget())
 	}
 	acks(b, &now, 5*time.Millisecond, 3)
-	if _, far := b.Controller.(*cubicLane); !far || b.Budget() < 40 {
-		t.Fatalf("far: %T, budget %v", b.Controller, b.Budget())
+	if _, far := b.Sharer.(*cubicLane); !far || b.Budget() < 40 {
+		t.Fatalf("far: %T, budget %v", b.Sharer, b.Budget())
 	}
-	c := cable.New().(*autoLane)
+	c := join()
 	acks(c, &now, 5*time.Millisecond, 1)
 	if b.Budget() != c.Budget() || b.Frames()+c.Frames() > 1.01*c.c.far.window {
 		t.Errorf("two lanes have %v and %v of a window of %v", b.Frames(), c.Frames(), c.c.far.window)
 	}
-	c.Leave()
+	c.Share(false)
 	if b.Frames() != b.c.far.window {
 		t.Errorf("a lane alone has %v of a window of %v", b.Frames(), b.c.far.window)
 	}
 	acks(b, &now, time.Millisecond, 1)
-	if _, near := b.Controller.(*DelayWindow); !near || b.c.far.lanes != 0 {
-		t.Errorf("shorter after all: %T, %d lanes share", b.Controller, b.c.far.lanes)
+	if _, near := b.Sharer.(*fabricLane); !near || b.c.far.lanes != 0 {
+		t.Errorf("shorter after all: %T, %d lanes share", b.Sharer, b.c.far.lanes)
 	}
 }
 
@@ -80,7 +85,9 @@ func TestAutoChooses(t *testing.T) {
 func TestCubicBudget(t *testing.T) {
 	c := CubicParams{}.cable()
 	c.rtt = 500 * time.Microsecond
-	a, b := c.New().(*cubicLane), c.New().(*cubicLane)
+	a, b := c.lane(), c.lane()
+	a.Share(true)
+	b.Share(true)
 	now := mono.Time(time.Hour)
 	sent := [2]int{}
 	for k, l := range []*cubicLane{a, b} {
@@ -99,7 +106,7 @@ func TestCubicBudget(t *testing.T) {
 	if c.window != 7 || c.inFlight != 3 {
 		t.Errorf("a window of %v, in flight %d", c.window, c.inFlight)
 	}
-	a.Leave()
+	a.Share(false)
 	if c.inFlight != 0 || c.lanes != 1 {
 		t.Errorf("in flight %d on %d lanes", c.inFlight, c.lanes)
 	}

@@ -25,6 +25,7 @@ const (
 	cutGain      = 0.8 // of the excess delay, relative to the delay
 	cutMost      = 0.5 // of the window, in one round trip
 	cutPerLoss   = 0.5 // frames per frame lost
+	cutPerMark   = 0.2 // of the window
 	longestPause = 100 * time.Millisecond
 	drainEvery   = 100 * time.Millisecond // a queue that stood for so long hides the minimum
 	drainRounds  = 4                      // and for so many round trips, of which a drain takes two
@@ -74,9 +75,11 @@ type DelayWindow struct {
 	riseAt    mono.Time     // when the first of them ended
 	rate      float64       // the most frames per second acknowledged in a round
 	nextSend  mono.Time
-	samples   int // in roundMin
-	acked     int // frames, in this round
-	timeouts  int // since the last acknowledgement
+	samples   int       // in roundMin
+	acked     int       // frames, in this round
+	timeouts  int       // since the last acknowledgement
+	part      float64   // of a frame, by which it grows in a round trip
+	holdTo    mono.Time // it does not grow before
 }
 
 // New returns a *DelayWindow.
@@ -101,7 +104,7 @@ func (p DelayParams) window() *DelayWindow {
 		p.Initial = d.Initial
 	}
 	return &DelayWindow{p: p, frames: min(max(p.Initial, p.Min), p.Max), starting: true, rtt: InitialPTO / 2,
-		roundMin: longestDelay}
+		roundMin: longestDelay, part: 1}
 }
 
 // OnAck records that ackedFrames were newly acknowledged; rtt has their sample already.
@@ -126,20 +129,23 @@ func (c *DelayWindow) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
 	if now >= c.roundEnd && c.samples >= min(minSamples, int(c.frames)) {
 		if c.roundMin >= target {
 			c.starting = false
-			c.frames *= 1 - min(cutMost, cutGain*float64(c.roundMin-target)/float64(c.roundMin))
+			c.narrow(c.frames*(1-min(cutMost, cutGain*float64(c.roundMin-target)/float64(c.roundMin))), c.p.Min)
 		}
 		c.rate = max(c.rate, float64(c.acked)/now.Sub(c.roundAt).Seconds())
 		c.roundAt, c.roundEnd, c.roundMin, c.samples, c.acked = now, now.Add(c.rtt), longestDelay, 0, 0
 	}
-	if delay < target && now.Sub(c.fullAt) <= 2*c.rtt+time.Millisecond {
-		if c.starting || c.frames < 1 {
+	if delay < target && now >= c.holdTo && now.Sub(c.fullAt) <= 2*c.rtt+time.Millisecond {
+		if c.starting {
 			c.frames += float64(ackedFrames)
 		} else {
-			c.frames += float64(ackedFrames) / c.frames
+			c.frames += c.part * float64(ackedFrames) / max(c.frames, 1)
 		}
 	}
 	c.settle(now)
 }
+
+// narrow cuts the window to so many frames, but not below the least, unless it was there.
+func (c *DelayWindow) narrow(to, least float64) { c.frames = max(to, min(c.frames, least)) }
 
 // allowed returns the delay allowed above the idle path's: the target, and up to half of it again for small windows, so
 // that of flows which share a queue the smaller are cut later and grow towards the larger (Swift's flow-based scaling).
@@ -215,7 +221,26 @@ func (c *DelayWindow) OnLoss(now mono.Time, lostFrames int) {
 	if now.Sub(c.lossAt) >= c.rtt {
 		c.lossAt, c.lossFloor = now, c.frames*(1-cutMost)
 	}
-	c.frames = max(c.frames-cutPerLoss*float64(lostFrames), min(c.frames, c.lossFloor))
+	c.narrow(max(c.frames-cutPerLoss*float64(lostFrames), min(c.frames, c.lossFloor)), c.p.Min)
+	c.settle(now)
+}
+
+// OnMarks records that marked frames arrived: the window narrows once in a round trip, by as much as beside a sender
+// that treats marks as losses is right (RFC 8511). The windows of a building know better (dctcp.go).
+func (c *DelayWindow) OnMarks(now mono.Time, _, marked int, rtt *RTT) {
+	if marked > 0 && now >= c.holdTo {
+		c.cutForMark(now, cutPerMark, c.p.Min, rtt)
+	}
+}
+
+// cutForMark cuts the window by that part, which then does not grow for a round trip.
+func (c *DelayWindow) cutForMark(now mono.Time, part, least float64, rtt *RTT) {
+	if rtt.Valid() {
+		c.rtt = rtt.SRTT()
+	}
+	c.starting = false
+	c.narrow(c.frames*(1-part), least)
+	c.holdTo = now.Add(c.rtt)
 	c.settle(now)
 }
 
@@ -227,14 +252,14 @@ func (c *DelayWindow) OnTimeout(now mono.Time) {
 		return
 	}
 	c.starting = c.starting && c.roundAt == 0 // without any answer: perhaps the path is only long
-	c.frames *= 1 - cutMost
+	c.narrow(c.frames*(1-cutMost), c.p.Min)
 	c.settle(now)
 }
 
 // settle clamps the window and, below one frame, says when the next frame may leave: one per rtt/frames, of which the
 // round trip of the frame that was just settled has passed.
 func (c *DelayWindow) settle(now mono.Time) {
-	c.frames = min(max(c.frames, c.p.Min), c.p.Max)
+	c.frames = min(c.frames, c.p.Max)
 	c.nextSend = 0
 	if c.frames < 1 {
 		pause := time.Duration(float64(c.rtt) * (1/c.frames - 1))

@@ -148,6 +148,9 @@ func newFlow(t testing.TB, s *sim, want int, p Profile, fwd *wire, back ...*wire
 		tags: map[uint32]bool{}, timer: mono.Never, polTimer: mono.Never}
 	f.l.Configure(p.Loss(p.Acks))
 	f.cwnd = p.Congestion.New()
+	if shares, ok := f.cwnd.(Sharer); ok {
+		shares.Share(true)
+	}
 	f.pol.Init(p.Acks)
 	s.at(s.now, f.poll)
 	return f

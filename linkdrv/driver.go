@@ -147,6 +147,11 @@ type Options struct {
 	// Listen is where a link of KindIP listens, as ParseListen reads it: such a link is no interface. Empty: the link
 	// is the interface of the name.
 	Listen string
+	// ECN has the datagrams of KindIP ask routers for marks of congestion (TxFrame.Capable), and those that arrive say
+	// theirs (Sourcer).
+	ECN bool
+	// DSCP is the upper six bits of their traffic class.
+	DSCP int
 	// Lanes is how many lanes a link of KindIP has, up to MaxLanes; 0: one. Each has a driver.
 	Lanes int
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.

@@ -20,7 +20,8 @@ import (
 //     it: other destinations of the link are well;
 //  3. one recvmmsg fills buffers of 64 KiB, each with a datagram or with those of one source that the kernel has merged
 //     (UDP_GRO);
-//  4. Recv hands out the frames in them one after the other, where they lie, and Sources where each came from.
+//  4. Recv hands out the frames in them one after the other, where they lie, Sources where each came from, and Marks
+//     what routers said of it: kernels merge no datagram that was marked with one that was not.
 //
 // ICMP changes nothing: anybody can forge it. The socket neither obeys nor reports it (IP_PMTUDISC_PROBE, no
 // IP_RECVERR), and the engine's probes find out what passes.
@@ -31,6 +32,8 @@ type Sourcer interface {
 	// Sources are the origins of the frames of the latest Recv, in their order, until the next one. It is for the
 	// goroutine that calls Recv.
 	Sources() []Addr
+	// Marks are what the IP headers of these frames said of congestion; all NotECT without Options.ECN.
+	Marks() []frame.ECN
 }
 
 // ipSegments is the most datagrams of one message: older kernels take no more.
@@ -58,6 +61,7 @@ type ipDriver struct {
 	errs  linkErrors
 	wide  bool // the sockets' addresses are IPv6's
 	room  int  // what is asked for as a receive buffer
+	tos   int  // what the sockets' datagrams have as traffic class
 	lanes *laneSet
 	lane  int // which of them
 	in    ipIn
@@ -79,14 +83,16 @@ type ipIn struct {
 	iovs  []unix.Iovec
 	names []unix.RawSockaddrInet6
 	ctls  [][ipControl]byte
-	have  int             // messages received
-	next  int             // of them, not opened yet
-	rest  []byte          // of the open one
-	which int             // socket that it came by
-	step  int             // length of its frames, but for the last
-	from  Addr            // its source
+	have  int    // messages received
+	next  int    // of them, not opened yet
+	rest  []byte // of the open one
+	which int    // socket that it came by
+	step  int    // length of its frames, but for the last
+	from  Addr   // its source
+	ecn   frame.ECN
 	of    [SendBatch]Addr // as many as one message has frames
-	n     int             // frames of the latest Recv
+	marks [SendBatch]frame.ECN
+	n     int // frames of the latest Recv
 }
 
 // ipOut is the argument of sendmmsg.
@@ -94,7 +100,7 @@ type ipOut struct {
 	hdrs  []unix.Mmsghdr
 	iovs  []unix.Iovec
 	names []unix.RawSockaddrInet6
-	ctls  [][ipSegmentControl]byte
+	ctls  [][ipSendControl]byte
 	upto  []int // frames up to and with message i
 }
 
@@ -117,11 +123,10 @@ func (d *ipDriver) allocate(buffers int) {
 		in.hdrs[i].Hdr.Name = nameOf(&in.names[i])
 	}
 	out.hdrs, out.iovs = make([]unix.Mmsghdr, SendBatch), make([]unix.Iovec, SendBatch*pieces)
-	out.names, out.ctls = make([]unix.RawSockaddrInet6, SendBatch), make([][ipSegmentControl]byte, SendBatch)
+	out.names, out.ctls = make([]unix.RawSockaddrInet6, SendBatch), make([][ipSendControl]byte, SendBatch)
 	out.upto = make([]int, SendBatch)
 	for i := range out.hdrs {
 		out.hdrs[i].Hdr.Name = nameOf(&out.names[i])
-		initSegments(&out.ctls[i])
 	}
 }
 
@@ -138,6 +143,9 @@ func (d *ipDriver) Info() Info { return d.info }
 
 // Sources implements Sourcer.
 func (d *ipDriver) Sources() []Addr { return d.in.of[:d.in.n] }
+
+// Marks implements Sourcer.
+func (d *ipDriver) Marks() []frame.ECN { return d.in.marks[:d.in.n] }
 
 // Close implements Driver.
 func (d *ipDriver) Close() (err error) {
@@ -195,7 +203,7 @@ func (d *ipDriver) Recv(dst [][]byte) (n int, err error) {
 	for n < len(dst) && (len(in.rest) > 0 || d.open()) {
 		k := min(in.step, len(in.rest))
 		if k >= HeaderLen {
-			dst[n], in.of[n] = in.rest[:k:k], in.from
+			dst[n], in.of[n], in.marks[n] = in.rest[:k:k], in.from, in.ecn
 			n++
 		} else {
 			d.taken.truncated.Add(1)
@@ -269,7 +277,8 @@ func (d *ipDriver) open() bool {
 			from = from.By(frame.SocketFront)
 		}
 		in.rest, in.step, in.from = in.bufs[i][:n:n], n, from
-		if step := mergedStep(&in.hdrs[i].Hdr, &in.ctls[i]); step > 0 {
+		step, ecn := readControl(&in.hdrs[i].Hdr, &in.ctls[i])
+		if in.ecn = ecn; step > 0 {
 			in.step = step
 		}
 		return true
@@ -345,7 +354,8 @@ func (d *ipDriver) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Err
 		for i < most && count < ipSegments {
 			next := &frames[i]
 			n := next.Len()
-			if count > 0 && (!next.Joined || n > step || size+n > ipMost || d.check(next) != 0 || next.To != first.To) {
+			if count > 0 && (!next.Joined || n > step || size+n > ipMost || d.check(next) != 0 || next.To != first.To ||
+				next.Capable != first.Capable) {
 				break
 			}
 			v += point(iovs[v:], next)
@@ -357,7 +367,7 @@ func (d *ipDriver) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Err
 			}
 		}
 		h.SetIovlen(v)
-		putSegments(h, &out.ctls[m], step, count)
+		d.putControl(h, &out.ctls[m], first, step, count)
 		out.upto[m] = i
 		iovs = iovs[v:]
 		bytes += size

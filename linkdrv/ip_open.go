@@ -31,6 +31,9 @@ const (
 	leastLaneBuffer = 2 << 20
 )
 
+// MaxDSCP is the largest DSCP (RFC 2474).
+const MaxDSCP = 63
+
 func init() {
 	Register(KindIP, func(_ *net.Interface, n int, o Options) ([]Driver, error) {
 		if o.Pages {
@@ -168,6 +171,13 @@ func openIP(o Options, at netip.AddrPort) (_ []Driver, err error) {
 	if err != nil {
 		return nil, err
 	}
+	tos := o.DSCP << 2
+	if o.DSCP < 0 || o.DSCP > MaxDSCP {
+		return nil, fmt.Errorf("a DSCP of %d: want 0 to %d", o.DSCP, MaxDSCP)
+	}
+	if o.ECN {
+		tos |= int(frame.ECT0)
+	}
 	lanes := max(o.Lanes, 1)
 	if lanes > MaxLanes {
 		return nil, fmt.Errorf("%d lanes: want 1 to %d", lanes, MaxLanes)
@@ -192,7 +202,8 @@ func openIP(o Options, at netip.AddrPort) (_ []Driver, err error) {
 		}
 	}
 	for k := range lanes {
-		d := &ipDriver{socks: [ipSockets]int{-1, -1, -1}, at: at, info: info, lanes: set, lane: k}
+		d := &ipDriver{socks: [ipSockets]int{-1, -1, -1}, at: at, info: info, tos: tos, lanes: set,
+			lane: k}
 		drivers = append(drivers, d)
 		if err = d.openSockets(o); err != nil {
 			return nil, err
@@ -303,7 +314,7 @@ func setOption(fd, level, opt, v int, name string) error {
 	return nil
 }
 
-// configure has the kernel merge what arrives, never fragment what leaves, and believe no ICMP about it.
+// configure has the kernel merge what arrives, never fragment what leaves, believe no ICMP about it, and tell of marks.
 func (d *ipDriver) configure(fd int, every, shared bool) error {
 	on := func(yes bool) int {
 		if yes {
@@ -315,12 +326,16 @@ func (d *ipDriver) configure(fd int, every, shared bool) error {
 		level, opt, v int
 		name          string
 	}
+	ecn := on(d.tos&int(frame.ECT0) != 0)
 	options := []option{{unix.IPPROTO_UDP, unix.UDP_GRO, 1, "UDP_GRO"},
 		{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, "IP_MTU_DISCOVER"},
+		{unix.IPPROTO_IP, unix.IP_TOS, d.tos, "IP_TOS"}, {unix.IPPROTO_IP, unix.IP_RECVTOS, ecn, "IP_RECVTOS"},
 		{unix.SOL_SOCKET, unix.SO_REUSEPORT, on(shared), "SO_REUSEPORT"}}
 	if d.wide {
 		options = append(options, option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, on(!every), "IPV6_V6ONLY"},
-			option{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, "IPV6_MTU_DISCOVER"})
+			option{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, "IPV6_MTU_DISCOVER"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_TCLASS, d.tos, "IPV6_TCLASS"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, ecn, "IPV6_RECVTCLASS"})
 	}
 	for _, o := range options {
 		if err := setOption(fd, o.level, o.opt, o.v, o.name); err != nil {

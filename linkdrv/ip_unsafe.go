@@ -12,10 +12,12 @@ import (
 
 // Socket addresses and control messages of KindIP, as the kernel lays them out.
 
-// Lengths of the memory for control messages: received ones, and the one that is sent.
+// Lengths of the memory for control messages: received ones, and those that are sent: lengths of datagrams, traffic
+// class.
 const (
-	ipControl        = 64
-	ipSegmentControl = 24 // unix.CmsgSpace(2)
+	ipControl      = 64
+	ipControlPiece = 24 // unix.CmsgSpace of 1 to 8 bytes
+	ipSendControl  = 2 * ipControlPiece
 )
 
 func nameOf(n *unix.RawSockaddrInet6) *byte { return (*byte)(unsafe.Pointer(n)) }
@@ -52,38 +54,56 @@ func sourceOf(h *unix.Msghdr, n *unix.RawSockaddrInet6) (Addr, bool) {
 	return Addr{}, false
 }
 
-// mergedStep returns the length of the datagrams in a message that the kernel merged; 0: it is one datagram.
-func mergedStep(h *unix.Msghdr, ctl *[ipControl]byte) int {
+// readControl reads a message's control messages: the length of the datagrams of which the kernel merged it, 0 if it is
+// one, and what their IP headers say of congestion.
+func readControl(h *unix.Msghdr, ctl *[ipControl]byte) (step int, ecn frame.ECN) {
+	const inECN = 3
 	n := min(int(h.Controllen), len(ctl))
 	for at := 0; at+unix.SizeofCmsghdr <= n; {
 		c := (*unix.Cmsghdr)(unsafe.Pointer(&ctl[at]))
 		size := int(c.Len)
 		if size < unix.SizeofCmsghdr || at+size > n {
-			return 0
+			break
 		}
-		if c.Level == unix.IPPROTO_UDP && c.Type == unix.UDP_GRO && size >= unix.SizeofCmsghdr+4 {
-			return int(*(*int32)(unsafe.Pointer(&ctl[at+unix.SizeofCmsghdr])))
+		switch has := size - unix.SizeofCmsghdr; {
+		case c.Level == unix.IPPROTO_UDP && c.Type == unix.UDP_GRO && has >= 4:
+			step = int(*(*int32)(unsafe.Pointer(&ctl[at+unix.SizeofCmsghdr])))
+		case c.Level == unix.IPPROTO_IP && c.Type == unix.IP_TOS && has >= 1:
+			ecn = frame.ECN(ctl[at+unix.SizeofCmsghdr] & inECN)
+		case c.Level == unix.IPPROTO_IPV6 && c.Type == unix.IPV6_TCLASS && has >= 4:
+			ecn = frame.ECN(*(*int32)(unsafe.Pointer(&ctl[at+unix.SizeofCmsghdr])) & inECN)
 		}
 		at += alignUp(size, unix.SizeofPtr)
 	}
-	return 0
+	return step, ecn
 }
 
-// initSegments prepares the control message that says how a message is to be cut up.
-func initSegments(ctl *[ipSegmentControl]byte) {
-	c := (*unix.Cmsghdr)(unsafe.Pointer(&ctl[0]))
-	c.Level, c.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
-	c.SetLen(unix.CmsgLen(2))
-}
-
-// putSegments says that a message is of count datagrams of step bytes, the last perhaps shorter.
-func putSegments(h *unix.Msghdr, ctl *[ipSegmentControl]byte, step, count int) {
-	h.Control = nil
-	h.SetControllen(0)
+// putControl says that a message, of which first is the first frame, is of count datagrams of step bytes, the last
+// perhaps shorter, and that it leaves without ECT(0), which its socket has, unless the frame has it. That takes the
+// whole traffic class, so the DSCP is said again.
+func (d *ipDriver) putControl(h *unix.Msghdr, ctl *[ipSendControl]byte, first *TxFrame, step, count int) {
+	at := 0
+	put := func(level, kind int32, size int) []byte {
+		c := (*unix.Cmsghdr)(unsafe.Pointer(&ctl[at]))
+		c.Level, c.Type = level, kind
+		c.SetLen(unix.CmsgLen(size))
+		data := ctl[at+unix.SizeofCmsghdr:]
+		at += ipControlPiece
+		return data
+	}
 	if count > 1 {
-		binary.NativeEndian.PutUint16(ctl[unix.SizeofCmsghdr:], uint16(step))
+		binary.NativeEndian.PutUint16(put(unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2), uint16(step))
+	}
+	if tos := d.tos &^ int(frame.ECT0); tos != d.tos && !first.Capable {
+		level, kind := int32(unix.IPPROTO_IPV6), int32(unix.IPV6_TCLASS)
+		if first.To.IsIPv4() {
+			level, kind = unix.IPPROTO_IP, unix.IP_TOS
+		}
+		binary.NativeEndian.PutUint32(put(level, kind, 4), uint32(tos))
+	}
+	h.Control = nil
+	if h.SetControllen(at); at > 0 {
 		h.Control = &ctl[0]
-		h.SetControllen(ipSegmentControl)
 	}
 }
 

@@ -21,6 +21,7 @@ type ipFlags struct {
 	Listen     []string `placeholder:"[ADDR]:PORT" help:"UDP port to use as a link that crosses routers (IP link), such as :9470; may be repeated. With --link, beside those interfaces; either replaces the links of the file."`
 	Lanes      *int     `placeholder:"N" help:"Lanes of each IP link: flows that routers with equal paths carry by different ones, 1 to 16 (default: 1)."`
 	Congestion *string  `placeholder:"NAME" help:"How IP links share the network with others: auto, fabric, wan or lossy (default: auto)."`
+	ECN        *string  `placeholder:"NAME" help:"Whether IP links ask routers for marks of congestion: auto (where these get through) or off (default: auto)."`
 }
 
 // flags are laid over the configuration file. A flag that is not given leaves the file's setting alone.
@@ -82,10 +83,11 @@ func (f *flags) config() (config.Config, error) {
 			routed = true
 			overlay(&cfg.Links[i].Lanes, f.Lanes)
 			overlay(&cfg.Links[i].Congestion, f.Congestion)
+			overlay(&cfg.Links[i].ECN, f.ECN)
 		}
 	}
-	if !routed && (f.Lanes != nil || f.Congestion != nil) {
-		return cfg, errors.New("--lanes and --congestion are of IP links, and there is none: add --listen")
+	if !routed && (f.Lanes != nil || f.Congestion != nil || f.ECN != nil) {
+		return cfg, errors.New("--lanes, --congestion and --ecn are of IP links, and there is none: add --listen")
 	}
 	overlay(&cfg.Name, f.Name)
 	overlay(&cfg.Socket, f.Socket)

@@ -110,10 +110,13 @@ type Link struct {
 	// link
 	Lanes int `toml:"lanes"`
 	// of an IP link: "auto" (default), "fabric", "wan" or "lossy", as docs/CLOUDS.md says
-	Congestion string  `toml:"congestion"`
-	Weight     float64 `toml:"weight"` // static share for the wsrr and wd schedulers; default: 1
-	Driver     string  `toml:"driver"` // as Driver above; empty: that; of an IP link: "ip"
-	Slots      int     `toml:"slots"`  // receive ring slots; 0: the driver's default
+	Congestion string `toml:"congestion"`
+	// of an IP link: "auto" (default): its frames ask routers for marks of congestion where these get through; "off"
+	ECN    string  `toml:"ecn"`
+	DSCP   int     `toml:"dscp"`   // of an IP link: traffic class of its datagrams, 0 (default) to 63
+	Weight float64 `toml:"weight"` // static share for the wsrr and wd schedulers; default: 1
+	Driver string  `toml:"driver"` // as Driver above; empty: that; of an IP link: "ip"
+	Slots  int     `toml:"slots"`  // receive ring slots; 0: the driver's default
 }
 
 // Limits bound what clients may hold, so that none can starve the others or the host.

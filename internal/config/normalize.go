@@ -161,6 +161,7 @@ func (c *Config) fillDefaults() {
 		if l.Listen != "" {
 			setDefault(&l.Driver, linkdrv.KindIP)
 			setDefault(&l.Congestion, flowctl.IPCongestions()[0])
+			setDefault(&l.ECN, ECNAuto)
 			setDefault(&l.Name, l.Listen)
 		}
 		setDefault(&l.Lanes, 1)
@@ -207,6 +208,8 @@ func (c *Config) checkLinks(p *problems) {
 		} else {
 			p.check(l.Congestion == "", "link.congestion", "%q is an interface, whose congestion control is that of "+
 				"the profile: leave congestion out", l.Name)
+			p.check(l.ECN == "" && l.DSCP == 0, "link.ecn", "%q is an interface, whose frames no router sees: leave "+
+				"ecn and dscp out", l.Name)
 			p.check(len(l.Name) <= maxIfName, "link.name", "%q is longer than an interface name can be (%d bytes)",
 				l.Name, maxIfName)
 		}
@@ -236,6 +239,12 @@ func (l *Link) Lane(k int) Link {
 	return lane
 }
 
+// Values of Link.ECN.
+const (
+	ECNAuto = "auto"
+	ECNOff  = "off"
+)
+
 // maxLinkName bounds the names of IP links: they stand in metrics and tables.
 const maxLinkName = 64
 
@@ -256,6 +265,9 @@ func (c *Config) checkIPLink(p *problems, l *Link) {
 		}
 	}
 	p.oneOf("link.congestion", l.Congestion, flowctl.IPCongestions())
+	p.oneOf("link.ecn", l.ECN, []string{ECNAuto, ECNOff})
+	p.check(l.DSCP >= 0 && l.DSCP <= linkdrv.MaxDSCP, "link.dscp", "%d of %q is outside 0..%d", l.DSCP, l.Name,
+		linkdrv.MaxDSCP)
 	p.check(l.Driver == linkdrv.KindIP, "link.driver", "%q of %q: a link with listen has the driver %q", l.Driver,
 		l.Name, linkdrv.KindIP)
 	p.check(len(l.Name) <= maxLinkName, "link.name", "%q is longer than %d bytes", l.Name, maxLinkName)

@@ -120,7 +120,8 @@ func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {
 	cfg := l.cfg
 	cfg.Name = name
 	o := linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver,
-		RingSlots: l.cfg.Slots, Listen: l.cfg.Listen, Lanes: l.cfg.Lanes, Pages: k.d.cfg.Copy == config.CopyShuffle}
+		RingSlots: l.cfg.Slots, Listen: l.cfg.Listen, Lanes: l.cfg.Lanes, ECN: l.cfg.ECN == config.ECNAuto,
+		DSCP: l.cfg.DSCP, Pages: k.d.cfg.Copy == config.CopyShuffle}
 	drvs, err := k.openLinks(cfg, o)
 	for range portTries { // its driver of before may be about to be closed
 		if cfg.Listen == "" || !errors.Is(err, unix.EADDRINUSE) {

@@ -87,14 +87,18 @@ func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 			continue
 		}
 		e.net.Words = block.Bits
-		n := len(w.f.Tail)
-		w.f.Extend(24 + 8*len(block.Bits))
 		g := wire.Segment{Kind: wire.KindAck, Path: uint8(i), Size: block.Largest, Place: block.Floor,
 			Delay: clampDelay(block.Delay)}
 		if block.Nack {
 			g.Flags = wire.AckNack
 			e.Count.Loss.NacksSent++
 		}
+		if r.Marks.Any {
+			g.Flags |= wire.AckMarks
+			g.Window, g.Limit = r.Marks.ECT0, r.Marks.CE
+		}
+		n := len(w.f.Tail)
+		w.f.Extend(wire.AckLen(g.Flags, len(block.Bits)))
 		wire.PutAck(w.f.Tail[n:], &g, block.Bits)
 		w.f.Room -= len(w.f.Tail) - n
 		w.f.Last.Kind = wire.KindPad

@@ -24,17 +24,18 @@ import (
 //	buf: | Ethernet | fixed | bulk header | tail ...       with bulk: Head = buf[:78], Tail behind it
 //	           | Ethernet | fixed | tail ...               without:   Head = one piece, ends where the tail starts
 type builder struct {
-	f      build.Frame
-	e      *Endpoint
-	s      *peering.Session
-	p      *path.Tx
-	b      *Batches
-	buf    []byte
-	to     frame.Addr // another link of the peer than the path's; the frame says nothing of the path, and is not missed
-	joined bool       // becomes a segment of a datagram (GSO), unless it is short or not eliciting
-	picked bool       // the scheduler chose the path
-	leads  bool       // nothing but the next part of its operation can be in the frame after it
-	bytes  int        // of the frame
+	f       build.Frame
+	e       *Endpoint
+	s       *peering.Session
+	p       *path.Tx
+	b       *Batches
+	buf     []byte
+	to      frame.Addr // another link of the peer than the path's: the frame says nothing of the path
+	joined  bool       // becomes a segment of a datagram (GSO), unless it is short or not eliciting
+	picked  bool       // the scheduler chose the path
+	capable bool       // it leaves with ECT(0)
+	leads   bool       // nothing but the next part of its operation can be in the frame after it
+	bytes   int        // of the frame
 
 	far  [4][]byte // long payloads to be fetched together
 	fars int
@@ -132,9 +133,15 @@ func (w *builder) emit(now mono.Time) {
 		tag |= path.TagPicked
 		s.Paths.Sched.Sent(p.Link, bytes)
 	}
+	if w.capable = w.picked && w.f.Eliciting && p.Capable(); w.capable {
+		tag |= path.TagCapable
+	}
 	h.PN = p.Ledger.Record(now, bytes, tag, w.f.Eliciting && !w.aside())
 	if w.f.HasBulk {
 		h.Flags |= wire.FlagBulk
+	}
+	if w.f.HasBulk && w.f.Bulk.Flags&wire.SegLast == 0 && p.Hastens(h.PN) {
+		h.Flags |= wire.FlagPush
 	}
 	if w.f.Tag > 0 {
 		w.seal(&h, bytes)
@@ -206,7 +213,7 @@ func (w *builder) address(f *frame.Tx, b []byte) {
 		return
 	}
 	copy(b, w.p.Header[:])
-	f.To = w.p.Out
+	f.To, f.Capable = w.p.Out, w.capable
 }
 
 // fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be

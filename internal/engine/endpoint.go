@@ -39,6 +39,7 @@ type scratch struct {
 	frame wire.Frame
 	peek  wire.Bulk
 	seg   wire.Segment
+	ecn   frame.ECN
 }
 
 // New returns an endpoint without links. It fails if cfg cannot be used, saying which field.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/flowctl"
 	"multiedge/internal/engine"
 	"multiedge/internal/frame"
 	"multiedge/internal/secure"
@@ -23,6 +24,8 @@ type ipNet struct {
 	sent map[frame.Addr]int        // bytes to each address
 	eyes func(from int, f *flight) // sees each frame before it is delivered
 	lose func(from int, f *flight) bool
+	// what routers make of the ECN of a frame; nil: the links do not ask for marks
+	mark func(from int, f *flight, ecn frame.ECN) frame.ECN
 }
 
 // ipLinkMTU is the longest frame of an IP link whose interface has an MTU of 1500, IPv6 considered.
@@ -60,7 +63,8 @@ func (r *ipNet) id(i int) engine.NodeID { return identity(i).Public().Node() }
 func (r *ipNet) ipLinks(i int) {
 	for l, at := range r.at[i] {
 		if err := r.n[i].e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("ip", l), Addr: at, MTU: ipLinkMTU,
-			RxSlots: 256, Super: 65507, Below: ipBelow}); err != nil {
+			RxSlots: 256, Super: 65507, Below: ipBelow, ECN: r.mark != nil,
+			Congestion: flowctl.IPCongestion("auto"), Group: "ip"}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -79,15 +83,27 @@ func (r *ipNet) deliver(from int, f *flight) {
 	if r.eyes != nil {
 		r.eyes(from, f)
 	}
-	r.arrive(1-from, f.to, origin, f.b)
+	ecn := frame.NotECT
+	if f.capable {
+		ecn = frame.ECT0
+	}
+	if r.mark != nil {
+		ecn = r.mark(from, f, ecn)
+	}
+	r.come(1-from, f.to, origin, f.b, ecn)
 }
 
 // arrive gives a frame to the link of node i with that address, or whose address is translated to it.
 func (r *ipNet) arrive(i int, to, origin frame.Addr, b []byte) {
+	r.come(i, to, origin, b, frame.NotECT)
+}
+
+func (r *ipNet) come(i int, to, origin frame.Addr, b []byte, ecn frame.ECN) {
 	for l, at := range r.at[i] {
 		as, translated := r.seen[at]
 		if translated && as == to || !translated && at == to {
-			r.n[i].e.Handle(r.now, l, engine.Arrival{Rx: frame.Rx{Head: bytes.Clone(b), Origin: &origin}})
+			r.n[i].e.Handle(r.now, l, engine.Arrival{Rx: frame.Rx{Head: bytes.Clone(b), Origin: &origin,
+				ECN: ecn}})
 			r.poll(i)
 		}
 	}

@@ -30,6 +30,7 @@ func (e *Endpoint) Handle(now mono.Time, i int, frames ...Arrival) {
 	}
 	for k := range frames {
 		a := &frames[k]
+		e.scratch.ecn = a.ECN
 		e.train.more = k+1 < len(frames)
 		if e.train.on && a.Found == peering.Unread && a.Buf == nil && e.train.from(a.Origin) &&
 			e.follows(now, i, a.Head, len(frames)-k) {
@@ -263,9 +264,16 @@ func (e *Endpoint) onData(now mono.Time, s *peering.Session, i int, f *wire.Fram
 	}
 	r.Policy.OnFrame(now, eliciting, gap)
 	if eliciting {
+		if r.Marks.Note(e.scratch.ecn, 1); e.scratch.ecn == frame.CE {
+			r.Policy.Hasten(now)
+		}
 		e.Count.Traffic.DataFramesReceived++
 		s.Acks.HeardOn = i
-		if f.Flags&wire.FlagPush != 0 && !e.cfg.Profile.Acks.Exact {
+		switch {
+		case f.Flags&wire.FlagPush == 0 || e.cfg.Profile.Acks.Exact:
+		case f.Flags&wire.FlagBulk != 0 && f.Bulk.Flags&wire.SegLast == 0: // the window is small (clause 8.4)
+			r.Policy.Hasten(now)
+		default:
 			s.Ops.AckAt = min(s.Ops.AckAt, now.Add(s.Acks.Pushes.Arrived(now)))
 		}
 		if e.train.more {

@@ -50,10 +50,11 @@ type node struct {
 
 // flight is a frame on its way.
 type flight struct {
-	link   int
-	b      []byte
-	joined bool       // in a datagram
-	to     frame.Addr // on IP links
+	link    int
+	b       []byte
+	joined  bool       // in a datagram
+	to      frame.Addr // on IP links
+	capable bool
 }
 
 type rigOptions struct {
@@ -207,7 +208,7 @@ func (r *rig) take(i int) (out []flight) {
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
 		sent := len(out)
 		for link, f := range n.batch.All() {
-			out = append(out, flight{link, f.AppendTo(nil), f.Joined, f.To})
+			out = append(out, flight{link, f.AppendTo(nil), f.Joined, f.To, f.Capable})
 		}
 		out = append(out[:sent], r.datagrams(out[sent:])...)
 		n.batch.Reset()

@@ -33,10 +33,11 @@ type train struct {
 	head   wire.Frame // the latest frame that was decoded; Payload and Tail are not kept
 
 	run    op.Run
-	frames int    // that are in run; none: it has not begun
-	pn     uint64 // of the first
-	bytes  int    // of those frames
-	placed int    // of their payloads
+	frames int                  // that are in run; none: it has not begun
+	pn     uint64               // of the first
+	bytes  int                  // of those frames
+	placed int                  // of their payloads
+	marks  [frame.CE + 1]uint32 // of those frames, by what their IP headers said
 }
 
 // expect notes what frame f of session s, which has just been taken, leads one to expect.
@@ -68,7 +69,7 @@ func (e *Endpoint) follows(now mono.Time, i int, b []byte, left int) bool {
 	if payload == nil || !e.begin(i, len(payload), left, true) {
 		return false
 	}
-	t.take(len(b), payload)
+	t.take(len(b), payload, e.scratch.ecn)
 	return true
 }
 
@@ -88,7 +89,7 @@ func (e *Endpoint) followsSealed(now mono.Time, i int, b []byte, left int) bool 
 	opened, ok := peering.Open(s.Trust.Opener, &e.scratch.nonce, e.nodes.Opening, body, &h)
 	if ok {
 		if payload := t.next.Opened(opened); payload != nil && len(payload) <= t.run.Room() {
-			t.take(len(b), payload)
+			t.take(len(b), payload, e.scratch.ecn)
 			return true
 		}
 	}
@@ -127,7 +128,8 @@ func (e *Endpoint) begin(i, n, left int, lasting bool) bool {
 }
 
 // take has the run take the payload of a frame of so many bytes.
-func (t *train) take(bytes int, payload []byte) {
+func (t *train) take(bytes int, payload []byte, ecn frame.ECN) {
+	t.marks[ecn%frame.ECN(len(t.marks))]++
 	t.run.Take(payload)
 	t.next.Advance(len(payload))
 	t.frames++
@@ -151,4 +153,14 @@ func (e *Endpoint) endTrain(now mono.Time, i int) {
 	e.Count.Placing.FramesInTrains += uint64(n)
 	t.rx.Tracker.CommitRun(t.pn, n, now)
 	t.rx.Policy.OnFrames(now, n)
+	if t.marks[frame.NotECT] == uint32(n) {
+		t.marks[frame.NotECT] = 0
+		return
+	}
+	t.rx.Marks.Note(frame.ECT0, t.marks[frame.ECT0])
+	if t.marks[frame.CE] > 0 {
+		t.rx.Marks.Note(frame.CE, t.marks[frame.CE])
+		t.rx.Policy.Hasten(now)
+	}
+	clear(t.marks[:])
 }

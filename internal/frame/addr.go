@@ -65,6 +65,9 @@ func EveryIP(port uint16) Addr {
 // IsIP reports whether a is an IP address.
 func (a *Addr) IsIP() bool { return a.b[atFamily] != 0 }
 
+// IsIPv4 reports whether a is an IPv4 address.
+func (a *Addr) IsIPv4() bool { return a.b[atFamily] == family4 }
+
 // AddrPort returns the IP address and the port. a must be an IP address.
 func (a *Addr) AddrPort() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a.b[:atPort])).Unmap(), binary.BigEndian.Uint16(a.b[atPort:]))

@@ -64,6 +64,11 @@ func (f *findings) ipLink(l *LinkStatus) {
 	} else if l.Kernel["sent"] > 0 {
 		f.add(FindingOK, about, "the kernel cuts up messages of several datagrams (GSO)", "")
 	}
+	if n := l.Counters["marks_failed"]; n > 0 {
+		f.add(FindingWarning, about, fmt.Sprintf("%d times marks of congestion (ECN) did not get through to a peer: "+
+			"windows follow delay and losses alone there", n), "a router or cloud on the way wipes out or drops what "+
+			"has ECN; edgectl peer --json shows which path (ecn); ecn = \"off\" under [[link]] ends the tests")
+	}
 	if sent, refused := l.Kernel["sent"], l.Kernel["refused"]; refused*100 > sent+refused {
 		f.add(FindingWarning, about, fmt.Sprintf("this host refused %d of %d frames: there is no route to the peer, "+
 			"or a firewall forbids them", refused, sent+refused),

@@ -192,6 +192,8 @@ func lifeCounters() []deviceCounter {
 			func(c *engine.Counters) uint64 { return c.Life.PathChanges }),
 		word("path_moves_total", "Moves of peers to other addresses over IP that were followed.",
 			func(c *engine.Counters) uint64 { return c.Life.PathMoves }),
+		word("marks_failed_total", "Times that marks of congestion (ECN) were found not to get through to a peer.",
+			func(c *engine.Counters) uint64 { return c.Life.MarksFailed }),
 		word("lane_draws_total", "Times that a path of an IP link's lane took another port, since its way was dead.",
 			func(c *engine.Counters) uint64 { return c.Life.LaneDraws }),
 	}
@@ -260,6 +262,10 @@ func linkReadings() []reading[inspect.LinkStatus] {
 			"frames_retransmitted"),
 		engine("link_lost_packets_total", "Frames sent on the link and judged lost, not counting probes of frame "+
 			"size and of dead paths.", "frames_lost"),
+		engine("link_marked_packets_total", "Frames sent on the IP link that routers marked (ECN), as peers say.",
+			"frames_marked"),
+		engine("link_marks_failed_total", "Times that marks (ECN) were found not to get through a path of the IP link.",
+			"marks_failed"),
 		engine("link_duplicate_requests_packets_total", "Frames received on the link with a packet number seen before.",
 			"frames_duplicated"),
 		engine("link_out_of_sequence_packets_received_total",

@@ -143,7 +143,7 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
 		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Below: l.info.Below,
 		Ports: l.info.Ports, Inside: l.inside, Congestion: flowctl.IPCongestion(l.cfg.Congestion),
-		Group: l.cfg.Congestion + " " + l.cfg.Listen}
+		Group: l.cfg.Congestion + " " + l.cfg.Listen, ECN: l.cfg.ECN == config.ECNAuto}
 	if l.info.Pages {
 		lc.Shuffle = linkdrv.Split // what precedes a payload
 	}
@@ -259,9 +259,9 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 				l.arrived[i].Head = frame
 			}
 			if l.sources != nil {
-				from := l.sources.Sources()
+				from, marks := l.sources.Sources(), l.sources.Marks()
 				for i := range from {
-					l.arrived[i].Origin = &from[i]
+					l.arrived[i].Origin, l.arrived[i].ECN = &from[i], marks[i]
 				}
 			}
 			s.eng.Handle(now, l.index, l.arrived[:n]...)

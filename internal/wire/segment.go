@@ -62,6 +62,7 @@ const (
 // Flags of other segments.
 const (
 	AckNack         = 1 << 0 // clause 3.4, Ack
+	AckMarks        = 1 << 1 // likewise: counts of marks (clause 21.12)
 	OpenOrdered     = 1 << 0 // clause 5.3, Open
 	CloseUnanswered = 1 << 0 // clause 5.4, Close
 	KeysReady       = 1 << 0 // clause 10.6, Keys
@@ -90,8 +91,8 @@ type Segment struct {
 	From   uint32 // Open, Accept: the sender's connection number; Commit: number of the composed message
 	Op     uint32 // OpAck: base; Advert, Withdraw, Keys: number; Stage, Discard, Unstaged: of the composed message
 	Fence  uint32
-	Limit  uint32 // OpAck: the first operation, Credit: the first message that may not be sent
-	Window uint32 // Open, Accept
+	Limit  uint32 // OpAck: the first operation, Credit: the first message that may not be sent; Ack: frames with CE
+	Window uint32 // Open, Accept; Ack: frames with ECT(0)
 	Stamp  uint32 // Stage
 	Bytes  uint32 // Commit: of the operation
 	Imm    uint32
@@ -150,7 +151,7 @@ var Layouts = [MaxKinds]Layout{
 
 	KindOpAck: {Fixed: opAckLen, Put: putOpAck, Next: nextOpAck},
 	KindOpNak: {Fixed: 12, NoData: true, Put: putOpNak, Next: nextOpNak},
-	KindAck:   {Fixed: ackLen, Put: putAck, Next: nextAck},
+	KindAck:   {Fixed: ackLen, Put: putAck}, // decoded by Next itself
 
 	KindOpen:     {Fixed: openLen, Reserved: ^uint8(OpenOrdered), Named: true, Put: putOpen, Next: nextOpen},
 	KindAccept:   {Fixed: 16, Reserved: 0xff, Put: putAccept, Next: nextAccept},
@@ -177,6 +178,9 @@ func (s *Segment) Len() int {
 	n := l.Fixed + optional(s.Flags&l.Optional) + len(s.Data)
 	if l.Named {
 		n += len(s.Name)
+	}
+	if s.Kind == KindAck {
+		n += ackMarks(s.Flags)
 	}
 	return n
 }
@@ -217,6 +221,8 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 		return s.nextReadData(tail)
 	case KindReadRequest:
 		return s.nextReadRequest(tail)
+	case KindAck:
+		return s.nextAck(tail)
 	}
 	if k >= MaxKinds || Layouts[k].Fixed == 0 {
 		return nil, ErrKind

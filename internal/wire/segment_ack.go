@@ -9,6 +9,14 @@ const (
 	ackLen   = 24
 )
 
+// ackMarks is the length of an Ack's counts of marks.
+func ackMarks(flags uint8) int {
+	if flags&AckMarks != 0 {
+		return 8
+	}
+	return 0
+}
+
 func putOpAck(s *Segment, b []byte) []byte {
 	at := len(b)
 	b = slices.Grow(b, opAckLen)[:at+opAckLen]
@@ -50,28 +58,44 @@ func putAck(s *Segment, b []byte) []byte {
 	be.PutUint32(h[4:], s.Delay)
 	be.PutUint64(h[8:], s.Size)
 	be.PutUint64(h[16:], s.Place)
+	if s.Flags&AckMarks != 0 {
+		b = be.AppendUint32(b, s.Window)
+		b = be.AppendUint32(b, s.Limit)
+	}
 	return b
 }
 
-func nextAck(s *Segment, tail []byte, _ int) (int, error) {
-	variable := 8 * int(tail[3])
-	s.Path, s.Flags, s.Delay = tail[1], tail[2], be.Uint32(tail[4:])
+func (s *Segment) nextAck(tail []byte) (rest []byte, err error) {
+	if len(tail) < ackLen {
+		return nil, ErrSegment
+	}
+	s.Kind, s.Path, s.Flags, s.Delay = KindAck, tail[1], tail[2], be.Uint32(tail[4:])
 	s.Size, s.Place = be.Uint64(tail[8:]), be.Uint64(tail[16:])
-	if s.Flags&^uint8(AckNack) != 0 || s.Path > 63 {
-		return 0, ErrReserved
+	at := ackLen + ackMarks(s.Flags)
+	end := at + 8*int(tail[3])
+	switch {
+	case s.Flags&^uint8(AckNack|AckMarks) != 0 || s.Path > 63:
+		return nil, ErrReserved
+	case len(tail) < end || s.Place > s.Size && (s.Place-s.Size > 1 || tail[3] != 0):
+		return nil, ErrSegment
 	}
-	if s.Place > s.Size && (s.Place-s.Size > 1 || variable != 0) {
-		return 0, ErrSegment
+	s.Window, s.Limit = 0, 0
+	if at > ackLen {
+		s.Window, s.Limit = be.Uint32(tail[ackLen:]), be.Uint32(tail[ackLen+4:])
 	}
-	return variable, nil
+	s.Data = tail[at:end]
+	return tail[end:], nil
 }
+
+// AckLen is the length of an Ack segment of those flags with so many bitmap words.
+func AckLen(flags uint8, words int) int { return ackLen + ackMarks(flags) + 8*words }
 
 // PutAck writes an Ack segment with the given bitmap words to b, which is exactly as long as it.
 func PutAck(b []byte, s *Segment, words []uint64) {
 	putAck(s, b[:0])
 	b[3] = byte(len(words))
 	for i, w := range words {
-		be.PutUint64(b[ackLen+8*i:], w)
+		be.PutUint64(b[AckLen(s.Flags, i):], w)
 	}
 }
 

@@ -39,6 +39,7 @@ type Loss struct {
 	SpuriousLosses      uint64 // judged lost, acknowledged later; probes of frame size too
 	TailProbes          uint64 // probe timeouts of paths in use
 	FramesDuplicated    uint64 // received with a packet number seen before
+	FramesMarked        uint64 // of IP links that routers marked on their way (ECN), as peers say
 	FramesReordered     uint64 // received behind a later one of the same path
 	SegmentsDuplicated  uint64 // parts of operations that were in place already
 }
@@ -127,6 +128,7 @@ type Life struct {
 	PathChanges                          uint64
 	PathMoves                            uint64 // to other addresses of peers, over IP
 	LaneDraws                            uint64 // of other ports for paths, by lanes of IP links
+	MarksFailed                          uint64 // times that marks did not get through a path of an IP link
 }
 
 // Add adds what another endpoint counted.

@@ -9,9 +9,13 @@ import (
 	"multiedge/internal/wire"
 )
 
-// TagPicked is the bit of a frame's tag in the ledger that says that the scheduler chose the path, and is to hear when
-// the frame is done; the others are the owner's, and zero if the frame carried nothing that would be sent again.
-const TagPicked = 1 << 31
+// Bits of a frame's tag in the ledger. The others are the owner's, and zero if the frame carried nothing that would be
+// sent again.
+const (
+	TagPicked  = 1 << 31 // the scheduler chose the path, and is to hear when the frame is done
+	TagCapable = 1 << 30 // it left with ECT(0)
+	TagNotes   = TagPicked | TagCapable
+)
 
 // OnAck takes an acknowledgement of one of our paths. It reports whether the frame may count as received.
 func (s *Set) OnAck(now mono.Time, g *wire.Segment) bool {
@@ -36,6 +40,9 @@ func (s *Set) OnAck(now mono.Time, g *wire.Segment) bool {
 	net.count.Loss.SpuriousLosses += uint64(res.SpuriousLosses)
 	if res.HasRTT {
 		net.Links[p.Link].RoundTrips.Observe(p.RTT.Latest())
+	}
+	if net.Links[p.Link].ECN {
+		p.told(now, g, net.acked)
 	}
 	if len(net.acked) > 0 {
 		p.onAlive(now)
@@ -77,8 +84,11 @@ func (s *Set) OnLost(now mono.Time, p *Tx, lost []flowctl.Sent) {
 		if lost[k].Tag&TagPicked != 0 {
 			s.Sched.Done(p.Link, int(lost[k].Bytes))
 		}
-		if lost[k].Tag&^TagPicked != 0 {
+		if lost[k].Tag&^TagNotes != 0 {
 			carried++
+			if lost[k].Tag&TagCapable != 0 {
+				p.Marking.lost++
+			}
 			p.doubtSize(now, &lost[k], true)
 		} else if !p.Usable() || int(lost[k].Bytes)-frame.HeaderLen > wire.MinFrame {
 			continue // a probe of a path known not to answer, or of a size or form that may not pass (clause 9)
@@ -99,6 +109,7 @@ func (s *Set) OnLost(now mono.Time, p *Tx, lost []flowctl.Sent) {
 type Rx struct {
 	Tracker flowctl.Tracker
 	Policy  flowctl.AckPolicy
+	Marks   Marks
 }
 
 // AckAt is when an explicit acknowledgement of the path is due: later when data is waiting to leave that will carry it.

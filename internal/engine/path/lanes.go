@@ -84,7 +84,9 @@ func (p *Tx) draw(now mono.Time) {
 	p.port ^= 1
 	p.tally(1)
 	p.direct(p.To)
-	if !p.Usable() {
+	if p.Usable() {
+		p.testMarks() // the way may be another
+	} else {
 		p.Probing.Nonce = 0 // an answer is to be one to what left from there
 		p.sendProbe(now, 0, false)
 	}

@@ -220,6 +220,7 @@ func (p *Tx) moved(now mono.Time) {
 	p.lead(p.Number, p.Set.RemoteLink(p.Number))
 	p.Set.Hints.Proved[p.Link] = to
 	if same {
+		p.testMarks()
 		p.Set.changed(p.Link, true, why)
 		return
 	}

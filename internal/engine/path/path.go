@@ -47,15 +47,17 @@ type Tx struct {
 	version uint32    // of the description of the peer's link by which the path was led
 	madeAt  mono.Time // when it began, anew
 
-	Ledger *flowctl.Ledger
-	RTT    flowctl.RTT
-	Cwnd   flowctl.Controller
-	paceAt mono.Time // when pacing lets the frame go that it has kept back
+	Ledger  *flowctl.Ledger
+	RTT     flowctl.RTT
+	Cwnd    flowctl.Controller
+	askedPN uint64    // number of the latest frame that asked for its acknowledgement
+	paceAt  mono.Time // when pacing lets the frame go that it has kept back
 
 	State   State
 	Probing probing
 	PMTU    pmtu
 	Lookout lookout
+	Marking marking
 	Move    move       // of an IP link
 	SeenAs  frame.Addr // where the peer sees its frames come from, as an Echo said last
 	tries   int        // addresses of an IP link that were asked
@@ -85,6 +87,7 @@ type probing struct {
 // Counters are per path and session.
 type Counters struct {
 	Frames, Bytes, Retransmitted, Lost uint64
+	Marked                             uint64 // as the peer says
 }
 
 // usableSlots leaves a quarter of the receive slots to frames that are not in flight by our count (clause 8.7).
@@ -100,7 +103,7 @@ func (s *Set) add(now mono.Time, i int, number uint8) {
 		p.seek(now)
 	}
 	if old := s.Tx[i]; old != nil {
-		p.Cwnd = old.Cwnd
+		p.Cwnd, p.Marking = old.Cwnd, old.Marking
 		p.Ledger = old.Ledger // packet numbers never repeat within a session (clause 3.2)
 	} else {
 		span := flowctl.DefaultSpan
@@ -155,6 +158,9 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 	p.State = st
 	p.tally(1)
 	net := p.Set.net
+	if p.Usable() != was {
+		p.share()
+	}
 	switch st {
 	case StateGood:
 		p.Probing.ackedAt = now
@@ -188,12 +194,18 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 
 func (p *Tx) NextTimeout() mono.Time { return min(p.Probing.probeAt, p.Ledger.Deadline(), p.paceAt) }
 
-// renewCwnd begins anew with the window.
-func (p *Tx) renewCwnd() {
-	if shares, ok := p.Cwnd.(flowctl.Leaver); ok {
-		shares.Leave()
+// renewCwnd begins anew with the window of a path that carries no data.
+func (p *Tx) renewCwnd() { p.Cwnd = p.Set.congestion(p.Link).New() }
+
+// share tells window and marks whether the path carries data, when that has changed.
+func (p *Tx) share() {
+	usable := p.Usable()
+	if w, ok := p.Cwnd.(flowctl.Sharer); ok {
+		w.Share(usable)
 	}
-	p.Cwnd = p.Set.congestion(p.Link).New()
+	if p.Marking.state = marksOff; usable {
+		p.testMarks()
+	}
 }
 
 // congestion is how congestion is controlled on paths of local link i.
@@ -421,6 +433,23 @@ func (p *Tx) onAlive(now mono.Time) {
 	if p.State == StateSuspect {
 		p.setState(now, StateGood, "acknowledged")
 	}
+}
+
+// hastenParts is how many acknowledgements in a window keep frames leaving.
+const hastenParts = 4
+
+// Hastens reports whether the frame of that number, which leaves now, is to be acknowledged at once: of small windows a
+// peer acknowledges too much together, or waits in vain for more.
+func (p *Tx) Hastens(pn uint64) bool {
+	if p.Set.net.Links[p.Link].Congestion == nil {
+		return false
+	}
+	part := p.Cwnd.Frames() / hastenParts
+	if part >= float64(p.Set.net.cfg.Profile.Acks.Every) || float64(pn-p.askedPN) < part {
+		return false
+	}
+	p.askedPN = pn
+	return true
 }
 
 // Room reports whether the path can take a data frame now.

@@ -39,6 +39,8 @@ type LinkConfig struct {
 	// which it is shared, are lanes of one IP link.
 	Congestion flowctl.Congestion
 	Group      string
+	// ECN: its frames ask routers for marks (clause 21.12)
+	ECN bool
 	// Ports: it is a lane, which asks from two ports of its own, of which another can be drawn (clause 21.9)
 	Ports bool
 

@@ -13,7 +13,7 @@ import (
 func (s *Session) onAcked(now mono.Time, acked []flowctl.Sent) {
 	e := s.e
 	for k := range acked {
-		head := int32(acked[k].Tag &^ path.TagPicked)
+		head := int32(acked[k].Tag &^ path.TagNotes)
 		for i := head; i != 0; i = e.recs.Pool[i].Next {
 			r := &e.recs.Pool[i]
 			if 1<<r.Kind&build.RecHeard != 0 {
@@ -28,7 +28,7 @@ func (s *Session) onAcked(now mono.Time, acked []flowctl.Sent) {
 func (s *Session) onLost(lost []flowctl.Sent) {
 	e := s.e
 	for k := range lost {
-		head := int32(lost[k].Tag &^ path.TagPicked)
+		head := int32(lost[k].Tag &^ path.TagNotes)
 		for i := head; i != 0; i = e.recs.Pool[i].Next {
 			switch r := &e.recs.Pool[i]; r.Kind {
 			case build.RecLink:

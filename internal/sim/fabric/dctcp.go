@@ -121,6 +121,7 @@ func (s *stream) transmit(num int32) {
 	p := n.packet()
 	p.from, p.to, p.hash = s.from.index, s.to, s.hash[0]
 	p.size = s.m.payload(f, num) + s.m.form.Around
+	p.capable = true
 	p.seg = segment{stream: s.index, num: num, order: k.order, sent: n.Now}
 	n.send(p)
 	s.arm()

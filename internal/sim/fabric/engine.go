@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"multiedge/flowctl"
 	"multiedge/internal/engine"
 	"multiedge/internal/frame"
 	"multiedge/internal/mono"
@@ -139,7 +140,8 @@ func (h *engineHost) boot(id *secure.Node) (err error) {
 	for l := range o.Lanes {
 		h.batches.Set(l, engine.NewBatch(batch, linkMTU(o.MTU)))
 		if err := h.e.SetLink(h.n.Now, l, engine.LinkConfig{Name: fmt.Sprint("lane", l), Addr: h.addrs[h.index][l],
-			MTU: linkMTU(o.MTU), RxSlots: rxSlots, Below: around - ethernet + frame.HeaderLen}); err != nil {
+			MTU: linkMTU(o.MTU), RxSlots: rxSlots, Below: around - ethernet + frame.HeaderLen, ECN: o.Mark > 0,
+			Congestion: flowctl.IPCongestion("auto"), Group: "fabric"}); err != nil {
 			return err
 		}
 	}
@@ -159,9 +161,17 @@ func (r seeded) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// receive implements host. Marks end here: frames have no field for them yet.
+// receive implements host.
 func (h *engineHost) receive(p *packet) {
-	h.e.Handle(h.n.Now, int(p.toLane), engine.Arrival{Rx: frame.Rx{Head: p.frame, Origin: &h.addrs[p.from][p.lane]}})
+	ecn := frame.NotECT
+	switch {
+	case p.marked:
+		ecn = frame.CE
+	case p.capable:
+		ecn = frame.ECT0
+	}
+	h.e.Handle(h.n.Now, int(p.toLane), engine.Arrival{Rx: frame.Rx{Head: p.frame, Origin: &h.addrs[p.from][p.lane],
+		ECN: ecn}})
 	h.turn()
 }
 
@@ -234,6 +244,7 @@ func (h *engineHost) transmit() {
 				return
 			}
 			p.from, p.to, p.lane, p.toLane, p.size = h.index, to.host, uint8(link), to.lane, len(p.frame)+around
+			p.capable = f.Capable
 			p.hash = n.flowHash(p.from, p.to, uint64(p.lane), uint64(p.toLane))
 			n.send(p)
 		}

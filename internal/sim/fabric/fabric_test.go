@@ -195,7 +195,7 @@ func TestBuffers(t *testing.T) {
 			}
 		}
 		for range 300 {
-			n.put(down, &packet{size: size})
+			n.put(down, &packet{size: size, capable: true})
 		}
 		if taken != c.most || marked != taken-o.Mark/size || n.tally.Dropped != uint64(300-taken) ||
 			n.tally.Marked != uint64(marked) {

@@ -129,6 +129,7 @@ type packet struct {
 	from, to int32     // hosts
 	lane     uint8     // link of the sender
 	toLane   uint8     // link of the receiver
+	capable  bool      // it may be marked
 	marked   bool
 	hash     uint64 // of its flow
 	frame    []byte // of engines

@@ -133,7 +133,7 @@ func (n *Net) put(at int32, p *packet) {
 		}
 		b.held += p.size
 		b.watermark = max(b.watermark, b.held)
-		if n.opt.Mark > 0 && q.held >= n.opt.Mark && !p.marked {
+		if n.opt.Mark > 0 && q.held >= n.opt.Mark && p.capable && !p.marked {
 			p.marked = true
 			n.tally.Marked++
 		}

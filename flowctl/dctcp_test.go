@@ -1,0 +1,173 @@
+package flowctl
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"multiedge/internal/mono"
+)
+
+// lanes are so many lanes of a cable, which may carry data.
+func lanes(c Congestion, n int) (list []Controller) {
+	for range n {
+		l := c.New()
+		l.(Sharer).Share(true)
+		list = append(list, l)
+	}
+	return list
+}
+
+const fabricRTT = 20 * time.Microsecond
+
+// round has a lane's whole window acknowledged in one round trip, of which that share was marked.
+func round(l Controller, now *mono.Time, r *RTT, marked float64) {
+	*now = now.Add(fabricRTT)
+	n := max(1, int(l.Frames()))
+	l.Allows(1<<20, *now)
+	r.Update(fabricRTT, 0)
+	l.OnMarks(*now, n, int(math.Ceil(marked*float64(n))), r)
+	l.OnAck(*now, n, r)
+}
+
+// The share of marked frames is smoothed with a weight of 1/16 once a round trip, and half of it is cut (RFC 8257
+// sections 3.3 and 4.2).
+func TestDCTCP(t *testing.T) {
+	l := lanes(DefaultFabric.Cable(), 1)[0].(*fabricLane)
+	now, r := mono.Time(time.Hour), &RTT{}
+	share := 1.0
+	for k, marked := range []float64{1, 1, 0, 0.25, 0, 0, 0.5, 0, 1} {
+		was := l.frames
+		part := math.Ceil(marked*float64(int(was))) / float64(int(was))
+		round(l, &now, r, marked)
+		share += (part - share) / 16
+		window := was
+		if marked > 0 {
+			window *= 1 - share/2
+		} else {
+			window += float64(int(was)) / was
+		}
+		if math.Abs(l.share-share) > 1e-9 || math.Abs(l.frames-window) > 1e-9 {
+			t.Errorf("round %d: share %v, want %v; window %v, want %v", k, l.share, share, l.frames, window)
+		}
+	}
+}
+
+// Marks within one round trip cut the window once.
+func TestMarksCutOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		way  Congestion
+		part float64
+	}{"fabric": {DefaultFabric, 0.5}, "wan": {CubicParams{}, cubicBetaMark}, "lossy": {IPCongestion("lossy"), 0.8}} {
+		l := c.way.New()
+		if s, ok := l.(Sharer); ok {
+			s.Share(true)
+		}
+		now, r := mono.Time(time.Hour), &RTT{}
+		r.Update(fabricRTT, 0)
+		was := l.Frames()
+		for k := range 5 {
+			l.OnMarks(now.Add(time.Duration(k)*time.Microsecond), 1, 1, r)
+		}
+		if got := l.Frames() / was; math.Abs(got-c.part) > 0.01 {
+			t.Errorf("%s: a window of %v became %v", name, was, l.Frames())
+		}
+		if l.OnMarks(now.Add(10*fabricRTT), 1, 0, r); math.Abs(l.Frames()/was-c.part) > 0.01 {
+			t.Errorf("%s: no mark made it %v", name, l.Frames())
+		}
+	}
+}
+
+// Marks bring the window below the least that delay and losses leave, not below its own; these neither cut nor raise it
+// there. Without marks it grows again.
+func TestMarksGoLower(t *testing.T) {
+	l := lanes(DefaultFabric.Cable(), 1)[0]
+	now, r := mono.Time(time.Hour), &RTT{}
+	for range 100 {
+		round(l, &now, r, 1)
+	}
+	if l.Frames() != DefaultFabric.Least {
+		t.Fatalf("a window of %v, want %v", l.Frames(), DefaultFabric.Least)
+	}
+	l.OnLoss(now, 5)
+	for range 5 {
+		l.OnTimeout(now)
+	}
+	if l.Frames() != DefaultFabric.Least {
+		t.Errorf("after losses %v", l.Frames())
+	}
+	if l.NextSend() <= now || l.Allows(0, now) || !l.Allows(0, l.NextSend()) {
+		t.Errorf("a window of %v is not paced: %v", l.Frames(), l.NextSend().Sub(now))
+	}
+	for range 40 {
+		round(l, &now, r, 0)
+	}
+	if l.Frames() < 8 {
+		t.Errorf("without marks %v", l.Frames())
+	}
+}
+
+// Lanes share what one window has at first and at least, and grow together by a frame in a round trip. One that carries
+// nothing has no part.
+func TestLanesShareAWindow(t *testing.T) {
+	for _, n := range []int{1, 2, 8} {
+		cable := DefaultFabric.Cable()
+		all := lanes(cable, n)
+		sum := func() (s float64) {
+			for _, l := range all {
+				s += l.Frames()
+			}
+			return s
+		}
+		if s := sum(); s != DefaultDelay.Initial {
+			t.Errorf("%d lanes begin with %v frames", n, s)
+		}
+		now, r := mono.Time(time.Hour), make([]RTT, n)
+		for k, l := range all { // ends the start
+			r[k].Update(fabricRTT, 0)
+			l.OnLoss(now, 1)
+		}
+		was := sum()
+		for range 8 {
+			began := now
+			for k, l := range all {
+				at := began
+				round(l, &at, &r[k], 0)
+				now = at
+			}
+		}
+		if grown := sum() - was; grown < 4 || grown > 8.1 {
+			t.Errorf("%d lanes grow by %v frames in 8 round trips", n, grown)
+		}
+		for k, l := range all {
+			for range 200 {
+				l.OnTimeout(now.Add(time.Duration(k) * time.Second))
+			}
+		}
+		if s := sum(); math.Abs(s-DefaultDelay.Min) > 1e-9 {
+			t.Errorf("%d lanes keep %v frames", n, s)
+		}
+		for _, l := range all[1:] {
+			l.(Sharer).Share(false)
+		}
+		if least := all[0].(*fabricLane).p.Min; least != DefaultDelay.Min {
+			t.Errorf("of %d lanes one is left, with a least window of %v", n, least)
+		}
+	}
+}
+
+// A lane that carries no data has no part of the CUBIC window.
+func TestDeadLanesHaveNoPart(t *testing.T) {
+	c := CubicParams{}.cable()
+	all := lanes(c, 4)
+	if idle := c.New(); c.lanes != 4 || all[0].Frames() != cubicInitial/4.0 {
+		t.Errorf("%d lanes, %v frames for each; %T", c.lanes, all[0].Frames(), idle)
+	}
+	for _, l := range all[1:] {
+		l.(Sharer).Share(false)
+		l.(Sharer).Share(false)
+	}
+	if c.lanes != 1 || all[0].Frames() != cubicInitial {
+		t.Errorf("%d lanes, %v frames", c.lanes, all[0].Frames())
+	}
+}
