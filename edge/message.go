@@ -74,17 +74,17 @@ func (q *ReceiveQueue) put(w *Work) (Op, error) {
 	return q.d.putReceive(nil, q, w)
 }
 
-// bufferRoom reports whether a buffer can be posted. The caller holds d.post.
-func (d *attachment) bufferRoom() bool {
+// bufferRoom reports whether a buffer of so many entries can be posted. The caller holds d.post.
+func (d *attachment) bufferRoom(need int) bool {
 	r := &d.slots.receives
 	if r.head == r.tail.Load() {
 		return false
 	}
-	n, err := d.out.sq.Room()
+	n, err := d.out.sq.RoomFor(need)
 	if err != nil {
 		go d.fail(ErrDaemonDown)
 	}
-	return n > 0 && err == nil
+	return n >= need && err == nil
 }
 
 // Close ends the queue; its buffers come back with ErrPeerClosed. ErrBusy: connections still take buffers from it.
@@ -142,8 +142,13 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	switch {
 	case d.features&ipc.FeatureMessages == 0:
 		return Op{}, errNoMessages
-	case w.Kind != Receive || w.Queue == nil || w.Local == nil || w.Remote != nil || w.Flags != 0 || len(w.Inline) > 0:
+	case w.Kind != Receive || w.Queue == nil || (w.Local == nil) == (len(w.Pieces) == 0) || w.Remote != nil ||
+		w.Flags != 0 || len(w.Inline) > 0:
 		return Op{}, errReceive
+	case len(w.Pieces) > 1 && d.features&ipc.FeatureScatter == 0:
+		return Op{}, errNoScatter
+	case len(w.Pieces) > 0 && d.sumPieces(w) < 0:
+		return Op{}, errPieces
 	}
 	if inSpace(w) {
 		return Op{}, errMessageSpace
@@ -158,7 +163,7 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	if err := d.encodeLocal(w, e); err != nil {
 		return Op{}, err
 	}
-	if d.out.detached || !d.bufferRoom() {
+	if d.out.detached || !d.bufferRoom(entries(w)) {
 		return Op{}, ErrAgain
 	}
 	if err := w.Queue.take(d, 1); err != nil {
@@ -170,11 +175,15 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	s := &d.slots.list[i]
 	gen := (s.gen.Load() + 1) | 1
 	s.conn, s.region, s.bounce, s.extra = c, w.Local, noBounce, true
-	s.region.inflight.Add(1)
 	if c != nil {
 		c.buffers.Add(1)
 	}
 	d.slots.extras[i].ticket = ticket{w.Queue, w.Context, Receive}
+	if len(w.Pieces) > 0 {
+		s.region = w.Pieces[len(w.Pieces)-1].Region
+		d.putPieces(e.Conn, w.Pieces[:len(w.Pieces)-1], i)
+	}
+	s.region.inflight.Add(1)
 	s.gen.Store(gen)
 	e.Token = opKey(i, gen)
 	d.out.sq.Put(e)
@@ -222,7 +231,8 @@ func (d *attachment) received(e *ipc.CQE) bool {
 var (
 	errNoMessages = failure("the daemon is older and knows no messages; upgrade it", ErrVersion)
 	errSend       = invalid("a Send takes no Remote, and only Flags that exist")
-	errReceive    = invalid("a Receive takes Local, LocalOff, Len and a Queue, and nothing else")
+	errNoScatter  = failure("the daemon is older and knows no Receive in several Pieces; upgrade it", ErrVersion)
+	errReceive    = invalid("a Receive takes a Queue, and Local, LocalOff and Len or Pieces, and nothing else")
 	// what arrives could not wait for a page, and a message that has its number must leave
 	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space or a " +
 		"heap grant")

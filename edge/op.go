@@ -57,8 +57,8 @@ type Work struct {
 	Remote    *RemoteRegion
 	RemoteOff int    // of an atomic: a multiple of Len
 	Inline    []byte // of a write or send, up to MaxInline bytes instead of Local, LocalOff and Len
-	// of a write, send or read, up to MaxPieces ranges instead of Local, LocalOff and Len: a write gathers them, a read
-	// scatters into them, in their order
+	// of a write, send, read or receive, up to MaxPieces ranges instead of Local, LocalOff and Len: a write or send
+	// gathers them, a read or a message that arrives is scattered into them, in their order
 	Pieces []Piece
 
 	Func    AtomicFunc // of an atomic, as are those that follow

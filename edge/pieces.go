@@ -47,19 +47,18 @@ func (d *attachment) checkPieces(ps []Piece) error {
 	return nil
 }
 
-// putPieces writes the entries that precede the operation of slot i. The caller holds d.post and saw room for them.
-func (c *Conn) putPieces(w *Work, i uint32) {
-	last := len(w.Pieces) - 1
-	c.d.slots.list[i].region = w.Pieces[last].Region
-	e, x := &c.d.out.pieces, &c.d.slots.extras[i]
-	x.more = holdPieces(x.more, w.Pieces[:last])
-	for ps := w.Pieces[:last]; len(ps) > 0; {
+// putPieces writes the entries that precede the operation or buffer of slot i: all its pieces but the last. conn is 0
+// for a buffer of a receive queue. The caller holds d.post and saw room for them.
+func (d *attachment) putPieces(conn uint32, ps []Piece, i uint32) {
+	e, x := &d.out.pieces, &d.slots.extras[i]
+	x.more = holdPieces(x.more, ps)
+	for len(ps) > 0 {
 		n := min(len(ps), ipc.PiecesPerEntry)
-		e.Op, e.InlineLen, e.Conn = ipc.OpPieces, uint8(n), c.id
+		e.Op, e.InlineLen, e.Conn = ipc.OpPieces, uint8(n), conn
 		for i, p := range ps[:n] {
 			e.Pieces[i] = ipc.Piece{Region: p.Region.id, Len: uint32(p.Len), Off: uint64(p.Off)}
 		}
-		c.d.out.sq.Put(e)
+		d.out.sq.Put(e)
 		ps = ps[n:]
 	}
 }
@@ -87,8 +86,9 @@ func (c *Conn) putExtra(w *Work, i uint32) {
 	x := &c.d.slots.extras[i]
 	c.d.slots.list[i].extra = true
 	x.ticket, x.result = ticket{w.Queue, w.Context, w.Kind}, w.Result
-	if len(w.Pieces) > 0 {
-		c.putPieces(w, i)
+	if n := len(w.Pieces); n > 0 {
+		c.d.slots.list[i].region = w.Pieces[n-1].Region
+		c.d.putPieces(c.id, w.Pieces[:n-1], i)
 	}
 }
 

@@ -141,7 +141,7 @@ func (d *attachment) hasRoom(w *waiter) bool {
 	case d.out.detached:
 		return true
 	case w.buffer:
-		return d.bufferRoom()
+		return d.bufferRoom(max(1, w.need))
 	}
 	return w.conn.room(max(1, w.need))
 }

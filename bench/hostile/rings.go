@@ -101,7 +101,9 @@ func malformedMessages(c *client, pieces ipc.SQE) (out [][]ipc.SQE) {
 		spoil(&e)
 		out = append(out, []ipc.SQE{e})
 	}
-	return append(out, []ipc.SQE{pieces, good})
+	queue := good
+	queue.Conn, queue.Key = 0, 1
+	return append(out, []ipc.SQE{pieces, queue})
 }
 
 // borneAfter is when a daemon that has not evicted a client for an entry has borne it.

@@ -145,7 +145,7 @@ EDGE_API int edge_open(edge_device **dev, const edge_config *config, int timeout
  * send what they were given. */
 EDGE_API void edge_device_close(edge_device *dev, int timeout_ms);
 /* Waits until the peers have what was written to streams, those that were closed among them: before exec, which ends
- * the device with the program. */
+ * the device with the program. With timeout_ms 0 it looks once, and no descriptor tells when to look again. */
 EDGE_API int edge_device_drain(edge_device *dev, int timeout_ms);
 /* 0 while attached; EDGE_ERR_DAEMON_DOWN while the device looks for a daemon. */
 EDGE_API int edge_device_error(edge_device *dev);
@@ -161,6 +161,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_LOCAL ((uint64_t)1 << 6)    /* EDGE_LOCAL_DONE, which has no effect without */
 #define EDGE_FEATURE_EAGER ((uint64_t)1 << 8)    /* edge_compose */
 #define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, EDGE_TELL */
+#define EDGE_FEATURE_SCATTER ((uint64_t)1 << 12) /* EDGE_RECEIVE with several pieces */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -351,7 +352,7 @@ typedef struct edge_work {
 	edge_remote *remote;
 	uint64_t remote_off;
 	void *context;           /* not NULL: edge_completions returns it when the operation has ended. Of a receive: needed */
-	const edge_piece *pieces; /* of a write, read or send: up to EDGE_MAX_PIECES, in place of local, local_off and size; */
+	const edge_piece *pieces; /* but of an atomic: up to EDGE_MAX_PIECES, in place of local, local_off and size; */
 	uint32_t npieces;        /* gathered or scattered into in their order, each but the last below 4 GiB */
 	int func;                /* of an atomic: enum edge_func. Its size is 4 or 8, it has no local memory */
 	uint64_t operand, compare;

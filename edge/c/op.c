@@ -189,12 +189,13 @@ bool op_room(const edge_conn *c, uint32_t entries)
 	return d->ops->free[0].n > 0 && c->work.inflight < d->window && ring_room(d->ring, entries);
 }
 
-/* Writes the entries that precede an operation: all pieces but the last (A6.14). */
+/* Writes the entries that precede an operation or receive: all pieces but the last (A6.14). c: NULL for a buffer of a
+ * receive queue. */
 static void put_pieces(edge_device *d, edge_conn *c, const edge_work *w, uint32_t slot)
 {
 	struct slot *s = &d->ops->slots[slot];
 	for (uint32_t at = 0, last = w->npieces - 1; at < last;) {
-		struct abi_pieces e = { .op = ABI_OP_PIECES, .conn = c->id };
+		struct abi_pieces e = { .op = ABI_OP_PIECES, .conn = c != NULL ? c->id : 0 };
 		for (; at < last && e.count < ABI_IN_ENTRY; at++) {
 			const edge_piece *p = &w->pieces[at];
 			e.piece[e.count++] = (struct abi_piece){ p->region->id, (uint32_t)p->size, p->off };
@@ -210,7 +211,7 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 {
 	struct ops *o = d->ops;
 	bool receives = w->kind == EDGE_RECEIVE;
-	if (w->npieces > 1 && o->pieces == NULL && (o->pieces = calloc(o->depth, sizeof *o->pieces)) == NULL)
+	if (w->npieces > 1 && o->pieces == NULL && (o->pieces = calloc(2 * (size_t)o->depth, sizeof *o->pieces)) == NULL)
 		return EDGE_ERR_NO_MEMORY;
 	struct pool *p = &o->free[receives];
 	uint32_t i = p->first;

@@ -25,7 +25,7 @@ struct pool { uint32_t first, n; }; /* free slots */
 
 struct ops {
 	struct slot *slots; /* depth of operations, and as many of receives behind them */
-	edge_region *(*pieces)[EDGE_MAX_PIECES]; /* of each operation; NULL until one has pieces */
+	edge_region *(*pieces)[EDGE_MAX_PIECES]; /* of each slot; NULL until one has pieces */
 	uint32_t depth;
 	struct pool free[2]; /* of operations, of receives */
 	uint32_t done_first, done_last; /* completions to be taken */

@@ -29,7 +29,7 @@ static int check_pieces(const edge_device *d, const edge_work *w)
 	return err;
 }
 
-/* Checks the local memory of a write, read or send, and says how many bytes it is. */
+/* Checks the local memory of work that is no atomic, and says how many bytes it is. */
 static int check_local(const edge_device *d, const edge_work *w, size_t *n)
 {
 	*n = w->inline_size > 0 ? w->inline_size : w->size;
@@ -190,13 +190,16 @@ int receive_put(edge_device *d, edge_conn *c, uint32_t queue, const edge_work *w
 {
 	int err = check_feature(d, EDGE_FEATURE_MESSAGES, "messages");
 	if (err == 0 && (w->kind != EDGE_RECEIVE || w->context == NULL || w->flags != 0 || w->remote != NULL ||
-	    w->remote_off != 0 || w->inline_size > 0 || w->npieces > 0))
-		err = fail(EDGE_ERR_INVALID, "a receive has local, local_off, size and a context, and nothing else");
+	    w->remote_off != 0 || w->inline_size > 0))
+		err = fail(EDGE_ERR_INVALID, "a receive has local memory or pieces and a context, and nothing else");
+	if (err == 0 && w->npieces > 1)
+		err = check_feature(d, EDGE_FEATURE_SCATTER, "receives in pieces");
+	size_t n;
 	if (err == 0)
-		err = check_range(d, w->local, w->local_off, w->size);
+		err = check_local(d, w, &n);
 	if (err != 0)
 		return err;
-	if (d->ops->free[1].n == 0 || !ring_room(d->ring, 1))
+	if (d->ops->free[1].n == 0 || !ring_room(d->ring, entries(w)))
 		return EDGE_ERR_AGAIN;
 	struct abi_sqe e = { .op = EDGE_RECEIVE, .conn = c != NULL ? c->id : 0, .key = queue };
 	encode_local(w, &e);
@@ -260,7 +263,9 @@ static bool has_room(void *arg)
 	int err = conn_usable(x->c);
 	if (err != 0)
 		return err != EDGE_ERR_AGAIN; /* which it is while it dials */
-	return x->w->kind == EDGE_RECEIVE ? d->ops->free[1].n > 0 && ring_room(d->ring, 1) : op_room(x->c, entries(x->w));
+	if (x->w->kind != EDGE_RECEIVE)
+		return op_room(x->c, entries(x->w));
+	return d->ops->free[1].n > 0 && ring_room(d->ring, entries(x->w));
 }
 
 int edge_post_wait(edge_conn *c, const edge_work *w, edge_op *op, int timeout_ms)

@@ -1,8 +1,6 @@
-/* Completion queues: rings that the library fills when it looks at libedge's. Polling an empty one makes no system
- * call, but after some vain looks in a row gives way: on few cores the daemon, whom the program waits for, would
- * not run. */
+/* Completion queues: rings that the library fills when it looks at libedge's. After some vain looks in a row a poll
+ * gives way (lib.c): on few cores the daemon, whom the program waits for, would not run. */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -60,7 +58,7 @@ int cq_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	if (i != 0)
 		vain = 0;
 	else if (++vain >= VAIN)
-		sched_yield();
+		give_way();
 	return i;
 }
 

@@ -53,7 +53,8 @@ static void empty(struct inbox *b)
 		say("an event was told twice");
 }
 
-/* Whether some signal is to interrupt calls that wait (qperf ends its tests so): it has a handler without SA_RESTART. */
+/* Whether some signal is to interrupt calls that wait (qperf ends its tests so): it has a handler without SA_RESTART.
+ * */
 static bool signals_interrupt(void)
 {
 	for (int i = 1; i < SIGRTMIN; i++) {

@@ -38,7 +38,8 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *x, enum ibv_wr_opcode opcode)
 		return &nowhere;
 	}
 	struct ibv_send_wr *w = &b->wr[b->n];
-	*w = (struct ibv_send_wr){ .wr_id = x->wr_id, .send_flags = x->wr_flags, .opcode = opcode, .sg_list = b->sge[b->n] };
+	*w = (struct ibv_send_wr){ .wr_id = x->wr_id, .send_flags = x->wr_flags, .opcode = opcode,
+		.sg_list = b->sge[b->n] };
 	b->n++;
 	return w;
 }

@@ -40,8 +40,10 @@
 #define lib edge_verbs_lib
 #define lock edge_verbs_lock
 #define unlock edge_verbs_unlock
+#define lib_open edge_verbs_lib_open
 #define step edge_verbs_step
 #define wait_for edge_verbs_wait_for
+#define give_way edge_verbs_give_way
 #define wake_thread edge_verbs_wake_thread
 #define watch edge_verbs_watch
 #define say edge_verbs_say
@@ -90,13 +92,14 @@ struct lib {
 EXPORT extern struct lib lib;
 
 /* lib.c */
-int lib_open(void);              /* attaches; 0 or an error of libedge */
+EXPORT int lib_open(void);       /* attaches; 0 or an error of libedge */
 EXPORT void lock(void);
 EXPORT void unlock(void);
 void progress(void);             /* takes the completions that there are */
 EXPORT void step(void);                 /* runs the watchers */
 /* unlocked: until fd is readable (-1: none), something happens, or ms are over; true: until a signal came */
 EXPORT bool wait_for(int fd, int ms);
+EXPORT void give_way(void);      /* unlocked: of a thread that polls in vain */
 EXPORT void wake_thread(void);          /* it looks at what has changed */
 EXPORT void watch(struct watcher *w);   /* for ever */
 EXPORT int64_t now_ms(void);

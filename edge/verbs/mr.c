@@ -63,8 +63,8 @@ static int share(struct mr *m, struct pd *pd)
 	if (perm == 0)
 		return 0;
 	if (m->nsegs != 1) {
-		say("memory at %p lies in %d pieces, of which other regions have some: no peer can be given a key to it; register "
-		    "it before them, or all at once", m->mr.addr, m->nsegs);
+		say("memory at %p lies in %d pieces, of which other regions have some: no peer can be given a key to it; "
+		    "register it before them, or all at once", m->mr.addr, m->nsegs);
 		return ENOMEM;
 	}
 	size_t off = (uintptr_t)m->mr.addr - m->segs[0]->start;

@@ -8,8 +8,8 @@
  * was used longest ago ends.
  *
  * A datagram waits in its sender's queue while its receiver is dialled, and in the daemon while that has no buffer: so
- * few are lost, but others of the queue wait as well. A node may not make them wait for long: each time that was in vain
- * quarters the time for the next.
+ * few are lost, but others of the queue wait as well. A node may not make them wait for long: each time that was in
+ * vain quarters the time for the next.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,22 +234,22 @@ void peer_accept(edge_request *r)
 	for (unsigned i = from.n; i-- > 0;)
 		if (edge_conn_error(from.list[i]->conn) != 0)
 			end(from.list[i]);
-	struct peer *p = make(&from, edge_request_node(r));
 	edge_conn *c = NULL;
-	int err = p == NULL ? EDGE_ERR_NO_MEMORY : edge_request_accept(r, NULL, 0, &c, ASK_MS);
-	if (p == NULL)
-		edge_request_refuse(r, "no memory");
+	struct peer *p = NULL;
+	int err = edge_request_accept(r, NULL, 0, &c, ASK_MS);
+	if (err == 0)
+		err = edge_queue_serve(intake->queue, c, ASK_MS);
+	if (err == 0 && (p = make(&from, edge_conn_node(c))) == NULL) /* now that it is there another may have to go */
+		err = EDGE_ERR_NO_MEMORY;
 	if (err == 0) {
 		connected(p, c);
 		gid_of(edge_conn_node(c), &p->gid);
 		p->standing = THERE;
-		err = edge_queue_serve(intake->queue, c, ASK_MS);
-	}
-	if (err == 0)
 		return;
+	}
 	say("a process of another node cannot send datagrams: %s", edge_message(err));
-	if (p != NULL)
-		end(p);
+	if (c != NULL)
+		edge_conn_free(c);
 }
 
 void peer_gid(struct peer *p, union ibv_gid *gid)

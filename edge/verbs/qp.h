@@ -50,7 +50,7 @@ struct link { /* link.c */
 	enum linking state;
 	bool closing;          /* a thread waits in link_close */
 	edge_conn *conn;
-	edge_conn *back;       /* the other end of conn, if the queue pair is its own peer: there messages arrive; or NULL */
+	edge_conn *back;       /* NULL, or the other end of conn, of a queue pair that is its own peer: messages arrive there */
 	char node[65];         /* of the peer, as it is dialled */
 	uint32_t high;         /* half of the keys of the peer's protection domain */
 	int err;               /* why it is broken */
@@ -118,8 +118,8 @@ void link_begin(struct qp *q);   /* the queue pair knows its peer */
 void link_end(struct qp *q);     /* at once; what was posted comes back */
 void link_close(struct qp *q);   /* in good order; unlocks meanwhile */
 struct qp *link_qp(const edge_conn *c);
-/* Whether a failure may be told of. That the peer has gone a NIC notices only after its retries, and a program may be done
- * with it before. */
+/* Whether a failure may be told of. That the peer has gone a NIC notices only after its retries, and a program may be
+ * done with it before. */
 bool link_gives_up(struct qp *q, int err);
 edge_conn *link_receiving(const struct qp *q); /* the connection on which messages arrive */
 void links_forked(void);         /* in the child: those of the parent are nothing to it */

@@ -88,18 +88,30 @@ void recv_forked(void)
 	receives = 0;
 }
 
+/* Whether the daemon takes receives in several pieces; an older one does not. */
+static bool scatters(void)
+{
+	return edge_device_features(lib.dev) & EDGE_FEATURE_SCATTER;
+}
+
 int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue)
 {
 	struct gathered g;
 	int err = gather(pd, r->sge, r->nsge, true, &g);
 	if (err != 0)
 		return err;
-	bool copies = g.staged || g.n != 1; /* libedge receives in one piece */
+	bool copies = g.staged || g.n == 0 || (g.n > 1 && !scatters());
 	if (r->stage == NULL && copies && (r->stage = stage_get(g.size)) == NULL)
 		return IBV_WC_LOC_QP_OP_ERR;
-	edge_work k = { .kind = EDGE_RECEIVE, .context = &r->work, .size = g.size };
-	k.local = r->stage != NULL ? r->stage->region : g.piece[0].region;
-	k.local_off = r->stage != NULL ? r->stage->off : g.piece[0].off;
+	edge_work k = { .kind = EDGE_RECEIVE, .context = &r->work };
+	if (r->stage != NULL) {
+		k.local = r->stage->region;
+		k.local_off = r->stage->off;
+		k.size = g.size;
+	} else {
+		k.pieces = g.piece;
+		k.npieces = g.n;
+	}
 	err = queue != NULL ? edge_queue_post(queue, &k, NULL) : edge_post(c, &k, NULL);
 	r->posted = err == 0;
 	receives += r->posted;

@@ -95,27 +95,6 @@ static int take(uintptr_t start, uintptr_t end, struct seg **made)
 	return 0;
 }
 
-/* Takes over what lies between two segments, or all of the heap or the allocation there, if that can be had. */
-static int add(uintptr_t start, uintptr_t end, struct seg **made)
-{
-	int at = place(start);
-	uintptr_t low = at > 0 ? segs[at - 1]->end : 0, high = at < nsegs ? segs[at]->start : UINTPTR_MAX;
-	struct mapping all;
-	bool heap = maps_heap(start, &all), part = heap || maps_allocation(start, end, &all);
-	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end)
-		return take(start, end, made);
-	if (heap) {
-		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
-		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
-	}
-	int err = take(all.start > low ? all.start : low, all.end < high ? all.end : high, made);
-	if (err == ENOMEM)
-		return take(start, end, made);
-	if (err == 0)
-		(*made)->wider = true;
-	return err;
-}
-
 /* Whether memory is of the stack that we run on, whose pages cannot be exchanged under us. */
 static bool our_stack(uintptr_t start, uintptr_t end)
 {
@@ -127,6 +106,28 @@ static bool our_stack(uintptr_t start, uintptr_t end)
 	pthread_attr_getstack(&a, &low, &size);
 	pthread_attr_destroy(&a);
 	return start < (uintptr_t)low + size && end > (uintptr_t)low;
+}
+
+/* Takes over what lies between two segments, or all of the heap or the allocation there, if that can be had. */
+static int add(uintptr_t start, uintptr_t end, struct seg **made)
+{
+	int at = place(start);
+	uintptr_t low = at > 0 ? segs[at - 1]->end : 0, high = at < nsegs ? segs[at]->start : UINTPTR_MAX;
+	struct mapping all;
+	bool heap = maps_heap(start, &all), part = heap || maps_allocation(start, end, &all);
+	uintptr_t from = all.start > low ? all.start : low, to = all.end < high ? all.end : high;
+	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end || our_stack(from, to))
+		return take(start, end, made);
+	if (heap) {
+		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
+		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
+	}
+	int err = take(from, to, made);
+	if (err == ENOMEM)
+		return take(start, end, made);
+	if (err == 0)
+		(*made)->wider = true;
+	return err;
 }
 
 /* Whether a segment is still what is mapped there, and registered with the daemon that is there now. */

@@ -43,10 +43,10 @@ void send_retire(struct qp *q)
 		bool flushed = q->qp.state == IBV_QPS_ERR;
 		int status = flushed ? IBV_WC_WR_FLUSH_ERR : qp_wc_status(s->err, false);
 		if (status != IBV_WC_SUCCESS && !flushed)
-			say("queue pair %#x: opcode %u at %#lx with key %#x: %s", q->qp.qp_num, s->opcode, (unsigned long)s->address,
-			    s->rkey, s->err < 0 ? edge_strerror(s->err) : ibv_wc_status_str(status));
-		struct ibv_wc wc = { .wr_id = s->wr_id, .status = status, .opcode = completes_as[s->opcode], .byte_len = s->size,
-			.qp_num = q->qp.qp_num };
+			say("queue pair %#x: opcode %u at %#lx with key %#x: %s", q->qp.qp_num, s->opcode,
+			    (unsigned long)s->address, s->rkey, s->err < 0 ? edge_strerror(s->err) : ibv_wc_status_str(status));
+		struct ibv_wc wc = { .wr_id = s->wr_id, .status = status, .opcode = completes_as[s->opcode],
+			.byte_len = s->size, .qp_num = q->qp.qp_num };
 		if (s->signaled || status != IBV_WC_SUCCESS)
 			cq_put((struct cq *)q->qp.send_cq, &wc, false);
 		if (status != IBV_WC_SUCCESS && !flushed)

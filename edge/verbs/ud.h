@@ -31,8 +31,8 @@ void peers_close(void); /* one less */
 void peers_forked(void);
 bool peers_look(void); /* returns whether something is on its way */
 void peer_accept(edge_request *r);
-/* Sends a datagram of size bytes to the process of that slot. 0: w tells when it is gone. EDGE_ERR_AGAIN: not yet; libedge
- * has no room, or the process is being dialled. Otherwise it is lost. */
+/* Sends a datagram of size bytes to the process of that slot. 0: w tells when it is gone. EDGE_ERR_AGAIN: not yet;
+ * libedge has no room, or the process is being dialled. Otherwise it is lost. */
 int peer_send(const struct ah *a, uint32_t slot, const struct stage *stage, size_t size, struct work *w);
 void peer_heard(const edge_completion *c); /* such a datagram is gone */
 /* Replaces a GID that is not of the process's node by one that is. */

@@ -20,12 +20,13 @@ const (
 	FeatureEager    Features = 1 << 8
 	FeatureHeap     Features = 1 << 10
 	FeatureDomains  Features = 1 << 11
+	FeatureScatter  Features = 1 << 12
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
 	ClientFeatures Features = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal |
-		FeatureRedirect | FeatureEager | FeatureHeap
+		FeatureRedirect | FeatureEager | FeatureHeap | FeatureScatter
 	AllFeatures Features = FeatureMemory | FeatureDomains | ClientFeatures
 )
 
@@ -43,6 +44,7 @@ var FeatureBits = [...]Bit{
 	{uint64(FeatureHeap), "HEAP", "", "register takes the process's own memory, in place (A7.19)"},
 	{uint64(FeatureDomains), "DOMAINS", "EDGE_FEATURE_DOMAINS",
 		"memory for all connections of a domain, sends about writes (A7.20)"},
+	{uint64(FeatureScatter), "SCATTER", "EDGE_FEATURE_SCATTER", "op 8 before op 6: buffers in pieces (A6.14)"},
 }
 
 // Limits that both sides of the rings and the control socket keep. Sizes are in bytes.

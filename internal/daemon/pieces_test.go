@@ -58,3 +58,39 @@ func TestPiecesLengthenNoTurn(t *testing.T) {
 		t.Errorf("one turn took %d operations", n)
 	}
 }
+
+// A buffer in pieces counts for limits.ops_per_user, since the daemon keeps its list (A6.14); it counts no more once it
+// has come back. Buffers in one piece do not count.
+func TestBuffersInPiecesCount(t *testing.T) {
+	const most = 4
+	a, b := nodes(t, 1, func(c *config.Config) { c.Limits = config.Limits{OpsPerUser: most} })
+	server, client := attach(t, a, 64), attach(t, b, 64)
+	_, conn := connect(t, server, client, "a", "s")
+	region, _ := client.register(4096)
+	piece := ipc.SQE{Op: ipc.OpPieces, InlineLen: 1, Conn: conn}
+	piece.Pieces[0] = ipc.Piece{Region: region, Len: 8}
+	buffer := ipc.SQE{Op: ipc.OpReceive, Conn: conn, Region: region, LocalOff: 64, Len: 8}
+	for round := range 2 {
+		client.post(buffer)
+		for token := range uint64(most + 1) {
+			client.post(piece)
+			buffer.Token = token
+			client.post(buffer)
+		}
+		if e := client.entry(); e.Status != ipc.StatusQuota || e.Token != most {
+			t.Fatalf("round %d: beyond the limit: %+v", round, e)
+		}
+		client.must(&ipc.Message{Kind: ipc.KindAbort, Conn: conn})
+		for range most + 1 {
+			if e := client.entry(); e.Status != ipc.StatusAborted {
+				t.Fatalf("round %d: %+v", round, e)
+			}
+		}
+		client.must(&ipc.Message{Kind: ipc.KindDeregister, Region: region})
+		if round == 0 {
+			_, conn = dialAccept(t, server, client, "a", "s")
+			region, _ = client.register(4096)
+			piece.Conn, piece.Pieces[0].Region, buffer.Conn, buffer.Region = conn, region, conn, region
+		}
+	}
+}

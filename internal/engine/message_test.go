@@ -12,11 +12,16 @@ import (
 	"multiedge/regmem"
 )
 
-// post posts n fresh bytes for the messages of node i's connection c, or of a shared queue.
+// post posts n fresh bytes for the messages of node i's connection c, or of a shared queue: every third buffer in
+// pieces.
 func (r *rig) post(i int, c engine.ConnID, queue engine.QueueID, token uint64, n int) []byte {
 	r.t.Helper()
 	b := make([]byte, n)
 	rc := engine.Receive{Token: token, Local: b}
+	if token%3 == 1 {
+		rc.Local, rc.Pieces = nil, new(engine.Pieces)
+		rc.Pieces.Cut(b, 2+int(token%(engine.MaxPieces-1)), nil, 0)
+	}
 	if ok := queue == 0 && r.n[i].e.PostReceive(r.now, c, &rc) ||
 		queue != 0 && r.n[i].e.PostShared(r.now, queue, &rc); !ok {
 		r.t.Fatalf("node %d does not take buffer %d", i, token)

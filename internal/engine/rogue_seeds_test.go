@@ -290,9 +290,14 @@ func (w *rogue) act() {
 	w.token++
 	switch w.some(9) {
 	case 0, 1:
-		r := engine.Receive{Token: w.token, Local: w.memory(100 + w.some(100)), Region: w.region}
+		local := w.memory(100 + w.some(100))
+		r := engine.Receive{Token: w.token, Local: local, Region: w.region}
+		if w.token%2 == 0 {
+			r.Local, r.Region, r.Pieces = nil, nil, new(engine.Pieces)
+			r.Pieces.Cut(local, 1+int(w.token/2%engine.MaxPieces), w.region, 0)
+		}
 		if w.some(2) == 0 && e.PostShared(w.now, w.queue, &r) || e.PostReceive(w.now, k.c[1], &r) {
-			w.bufs[w.token] = r.Local
+			w.bufs[w.token] = local
 		}
 	case 2:
 		w.n[1].takeNotes(k.c[1])

@@ -64,6 +64,7 @@ const (
 	FeatureEager    = abi.FeatureEager
 	FeatureHeap     = abi.FeatureHeap
 	FeatureDomains  = abi.FeatureDomains
+	FeatureScatter  = abi.FeatureScatter
 	ClientFeatures  = abi.ClientFeatures
 	AllFeatures     = abi.AllFeatures
 

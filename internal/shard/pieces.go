@@ -43,7 +43,11 @@ func (p *pieces) add(e *ipc.SQE) error {
 
 // belongTo reports whether e is an operation that can have pieces, of the same connection.
 func (p *pieces) belongTo(e *ipc.SQE) bool {
-	return (e.Op == ipc.OpWrite || e.Op == ipc.OpRead || e.Op == ipc.OpSend) && e.InlineLen == 0 && e.Conn == p.conn
+	switch e.Op {
+	case ipc.OpWrite, ipc.OpRead, ipc.OpSend, ipc.OpReceive:
+		return e.InlineLen == 0 && e.Conn == p.conn
+	}
+	return false
 }
 
 // takePieces makes the list of e, whose own range is the last piece.

@@ -22,8 +22,8 @@ type receives struct {
 
 // postReceive takes a buffer. It returns false when the entry must wait, an error when the client must go.
 func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error) {
-	if c.Features&ipc.FeatureMessages == 0 {
-		return false, ipc.ErrEntry // A6.7
+	if c.Features&ipc.FeatureMessages == 0 || c.taken.pieces.n > 0 && c.Features&ipc.FeatureScatter == 0 {
+		return false, ipc.ErrEntry // A6.7, A6.14
 	}
 	if ok, err = c.roomForOp(); !ok {
 		return false, err
@@ -38,26 +38,52 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 	status := ipc.StatusLimit
 	if n := len(c.receives.unused); n > 0 {
 		r.Token = uint64(c.slot)<<32 | uint64(c.receives.unused[n-1])
-		r.Local, r.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
-		if r.Region != nil && r.Region.Back != nil {
-			status = ipc.StatusLocal // what arrives for it could not wait for a page
-		}
+		status = s.bufferMemory(c, e, &r)
 	}
 	if status == ipc.StatusOK {
 		if status, ok = s.giveBuffer(now, c, e, &r); !ok {
+			s.keepList(r.Pieces)
 			return false, nil
 		}
 	}
+	c.taken.pieces.n = 0
 	if status != ipc.StatusOK {
+		s.keepList(r.Pieces)
 		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: status, Conn: e.Conn, Token: e.Token})
+		if status == ipc.StatusQuota {
+			return true, nil // no fault of its own
+		}
 		return true, s.wasted(c)
 	}
 	i := c.receives.unused[len(c.receives.unused)-1]
 	c.receives.unused = c.receives.unused[:len(c.receives.unused)-1]
-	c.receives.slots[i].token = e.Token
+	c.receives.slots[i].token, c.receives.slots[i].list = e.Token, r.Pieces
+	if r.Pieces != nil {
+		c.user.ops.Add(1)
+	}
 	c.receives.posted++
 	c.flight.useless = 0
 	return true, nil
+}
+
+// bufferMemory looks up the memory of a buffer. One in pieces counts as an operation of the user's, for the sake of its
+// list. What arrives could not wait for a page, so all of it must be resident.
+func (s *Shard) bufferMemory(c *Client, e *ipc.SQE, r *engine.Receive) (status ipc.Status) {
+	if c.taken.pieces.n == 0 {
+		r.Local, r.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
+		if r.Region != nil && r.Region.Back != nil {
+			return ipc.StatusLocal
+		}
+		return status
+	}
+	if c.user.ops.Load() >= int64(s.limits.OpsPerUser) {
+		return ipc.StatusQuota
+	}
+	r.Pieces, status = s.takePieces(c, e)
+	if status == ipc.StatusOK && r.Pieces.Backed() {
+		return ipc.StatusLocal
+	}
+	return status
 }
 
 // giveBuffer hands a buffer to the engine. It returns false when the entry must wait: the end of its connection is
@@ -85,6 +111,11 @@ func (s *Shard) received(ev *engine.Event) {
 	c, i := s.clients.list[ev.Token>>32], uint32(ev.Token)
 	c.receives.unused = append(c.receives.unused, i)
 	c.receives.posted--
+	if slot := &c.receives.slots[i]; slot.list != nil {
+		c.user.ops.Add(-1)
+		s.keepList(slot.list)
+		slot.list = nil
+	}
 	if c.rings != nil {
 		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: ev.Status, Conn: uint32(ev.Conn),
 			Token: c.receives.slots[i].token, Imm: ev.Msg.Imm, Len: ev.Msg.Len, HasImm: ev.Msg.HasImm,

@@ -8,6 +8,7 @@ import (
 
 	"multiedge/internal/engine"
 	"multiedge/internal/mono"
+	"multiedge/regmem"
 )
 
 // inbox is the buffers that an end posts for the messages of the other, one for each. They are filled in their order,
@@ -127,7 +128,7 @@ func (w *swarm) postBuffers(e *end) {
 	}
 	for ; e.posted < len(e.buffers) && n > 0; n-- {
 		b := e.buffers[e.posted]
-		r := engine.Receive{Token: uint64(e.posted), Local: b.bytes()[:b.size], Region: e.mail.region}
+		r := receive(uint64(e.posted), b.bytes()[:b.size], e.mail.region)
 		if !e.node.E.PostReceive(w.world.Now, e.conn, &r) {
 			return // it is being closed
 		}
@@ -137,6 +138,16 @@ func (w *swarm) postBuffers(e *end) {
 	if e.posted < len(e.buffers) {
 		w.world.After(time.Duration(w.mail.IntN(20_000_000)), func() { w.postBuffers(e) })
 	}
+}
+
+// receive is memory to be posted: some in pieces.
+func receive(token uint64, b []byte, region *regmem.Region) engine.Receive {
+	if token%3 != 2 {
+		return engine.Receive{Token: token, Local: b, Region: region}
+	}
+	r := engine.Receive{Token: token, Pieces: new(engine.Pieces)}
+	r.Pieces.Cut(b, 1+int(token%engine.MaxPieces), region, 0)
+	return r
 }
 
 // awaitsPatient reports whether a message is to come that waits for a buffer as long as it takes.

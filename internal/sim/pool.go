@@ -184,7 +184,7 @@ func (w *swarm) postOne(p *pool) {
 	b.mark, b.at = 0, w.world.Now
 	p.tokens++
 	p.lent[p.tokens] = b
-	r := engine.Receive{Token: p.tokens, Local: b.bytes(), Region: b.area.region}
+	r := receive(p.tokens, b.bytes(), b.area.region)
 	if !p.node.E.PostShared(w.world.Now, p.queue, &r) {
 		w.world.fault("node%d: the shared queue takes no buffer", p.node.Index)
 	}

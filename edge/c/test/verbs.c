@@ -18,6 +18,9 @@ static int posted;
 static void receive(size_t i)
 {
 	edge_work w = { .kind = EDGE_RECEIVE, .local = mem, .local_off = i * BUFFER, .size = BUFFER, .context = &places[i] };
+	edge_piece two[] = { { mem, i * BUFFER, 100 }, { mem, i * BUFFER + 100, BUFFER - 100 } };
+	if (i % 2 == 0)
+		w = (edge_work){ .kind = EDGE_RECEIVE, .pieces = two, .npieces = 2, .context = &places[i] };
 	int err = queue != NULL ? edge_queue_post(queue, &w, NULL) : edge_post(conn, &w, NULL);
 	if (err != EDGE_ERR_PEER_CLOSED) {
 		OK(err);

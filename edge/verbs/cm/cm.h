@@ -11,6 +11,7 @@
  *   id.c        identifiers and their addresses
  *   connect.c   listening, dialling, accepting, and the ends
  *   endpoint.c  queue pairs of identifiers, and the synchronous interface
+ *   rsocket.c   rsockets: streams of libedge by IP address and port; rdata.c their bytes, and rpoll (rs.h)
  *   text.c      words
  *
  * The lock is libibverbs'.

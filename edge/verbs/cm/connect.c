@@ -97,7 +97,8 @@ static void dial(struct id *v)
 	char service[32];
 	const struct qp *q = qp_of(v);
 	edge_dial_options o = { .size = sizeof o, .ordered = 1, .data = &v->ours,
-		.data_size = offsetof(struct greeting, data) + v->ours.size, .domain = q != NULL && !is_ud(q) ? PD(q)->number : 0 };
+		.data_size = offsetof(struct greeting, data) + v->ours.size,
+		.domain = q != NULL && !is_ud(q) ? PD(q)->number : 0 };
 	service_of(service, v, &v->id.route.addr.dst_addr);
 	int err = edge_dial_start(lib.dev, v->node, service, &o, &v->conn, DIAL_MS);
 	v->standing = err == 0 ? CALLING : IDLE;

@@ -1,5 +1,5 @@
-/* edge-verbs [--sysfs] PROGRAM [ARGUMENT...]: runs a program with our libibverbs and librdmacm in the place of the system's. They
- * lie beside this program, or where it was installed. */
+/* edge-verbs [--sysfs] PROGRAM [ARGUMENT...]: runs a program with our libibverbs and librdmacm in the place of the
+ * system's. They lie beside this program, or where it was installed. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static const char *libraries(void)
 int main(int argc, char **argv)
 {
 	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-		fprintf(argc < 2 ? stderr : stdout, "usage: edge-verbs [--sysfs] PROGRAM [ARGUMENT...]\n\nRuns a program of RDMA "
-		        "NICs over the daemon edged; --sysfs: with the files of a NIC in /sys and /dev. See edge-verbs(1).\n");
+		fprintf(argc < 2 ? stderr : stdout, "usage: edge-verbs [--sysfs] PROGRAM [ARGUMENT...]\n\nRuns a program of "
+		        "RDMA NICs over the daemon edged; --sysfs: with the files of a NIC in /sys and /dev. See edge-verbs(1).\n");
 		return argc < 2 ? 2 : 0;
 	}
 	bool sysfs = strcmp(argv[1], "--sysfs") == 0;

@@ -53,7 +53,8 @@ static int enter(void)
 			        "user.max_user_namespaces in sysctl\n", strerror(errno));
 			return -1;
 		}
-		if (write_file("/proc/self/setgroups", "deny") != 0 || write_file("/proc/self/uid_map", "%u %u 1", uid, uid) != 0 ||
+		if (write_file("/proc/self/setgroups", "deny") != 0 ||
+		    write_file("/proc/self/uid_map", "%u %u 1", uid, uid) != 0 ||
 		    write_file("/proc/self/gid_map", "%u %u 1", gid, gid) != 0)
 			return -1;
 	}

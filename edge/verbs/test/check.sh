@@ -113,6 +113,16 @@ cm ib_send_lat -F -R -n 1000 -- ib_send_lat -F -R -n 1000 10.78.0.2
 cm ib_send_lat -F -R -n 1000 -c UD -- ib_send_lat -F -R -n 1000 -c UD 10.78.0.2
 echo "rdmacm: ok"
 
+# rsockets. -T v compares contents; without another letter a call that finds nothing returns at once.
+for how in "" "-T b" "-T n" "-T a"; do
+	cm rstream $how -T v -S 100000 -I 20 -C 10 -- rstream -s 10.78.0.2 $how -T v -S 100000 -I 20 -C 10
+done
+cm rstream -T v -S 1000 -I 20 -C 100 -- rstream -s 10.78.0.2 -T v -S 1000 -I 20 -C 100
+# Nobody listens.
+A timeout 30 rstream -s 10.78.0.2 -p 7000 >client.out 2>&1 && fail "rstream to nobody"
+grep -q "refused" client.out || fail "rstream to nobody: $(tail -n 1 client.out)"
+echo "rsockets: ok"
+
 # A queue pair in b that awaits a peer at a node is dialled from a: it takes the dial only if a is that node.
 strange() { # IDENTITY WANT
 	rm -f stranger.in stranger.out

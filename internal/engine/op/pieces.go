@@ -6,9 +6,10 @@ import (
 	"multiedge/regmem"
 )
 
-// Local memory in pieces: what a write gathers and a read scatters (clause 6, which sees one range: only the end that
-// submits an operation knows its pieces). A frame's payload that lies in one piece is referred to where it lies; one
-// that lies in several is copied into the batch, which costs less than a frame for each.
+// Local memory in pieces: what a write or send gathers, and what a read scatters, or a message that arrives (clauses 6
+// and 14, which see one range: only the end that posts the memory knows its pieces). A frame's payload that lies in
+// one piece is referred to where it lies; one that lies in several is copied into the batch, which costs less than a
+// frame for each.
 
 // MaxPieces is how many pieces of local memory an operation can have.
 const MaxPieces = pieces.Max
@@ -21,12 +22,7 @@ func (o *Op) Backed() bool {
 	if o.Pieces == nil {
 		return o.Region != nil && o.Region.Back != nil
 	}
-	for i := range o.Pieces.Parts() {
-		if r := o.Pieces.Parts()[i].Region; r != nil && r.Back != nil {
-			return true
-		}
-	}
-	return false
+	return o.Pieces.Backed()
 }
 
 // touchPieces is touch for an operation with pieces. It asks for all that is missing at once.
@@ -82,7 +78,7 @@ func gathered(w *build.Frame, p *pieces.List, off, n uint64) []byte {
 	return b
 }
 
-// deliverPieces puts the payload of a segment into the pieces of one of our operations, at off.
+// deliverPieces puts the payload of a segment into the pieces of one of our operations or buffers, at off.
 func (e *Endpoint) deliverPieces(p *pieces.List, off uint64, g *segment) {
 	e.Count.Traffic.PayloadReceived += uint64(len(g.data))
 	first, rest := g.inOrder()

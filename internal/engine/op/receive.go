@@ -9,7 +9,7 @@ import (
 
 // The receiving half of messages (clause 14): what a connection does with the buffers that package message keeps.
 
-// Receive is a posted buffer. Local must stay valid until its EvReceived.
+// Receive is a posted buffer. Local, or Pieces, must stay valid until its EvReceived.
 type Receive = message.Buffer
 
 // QueueID names a shared receive queue of an endpoint. Zero is none.
@@ -116,7 +116,7 @@ func (c *Conn) decided(g *segment) bool {
 	return c.messages().in.Decided(uint32(g.key), g.flags&wire.SegStrict != 0)
 }
 
-// vacant returns the place of [at, at+n) of an operation's message, if it is in its buffer.
+// vacant returns the place of [at, at+n) of an operation's message, if it is in its buffer, which is one range.
 func (m *messages) vacant(o *recvOp, at, n uint64) []byte {
 	local := m.in.Local(uint32(o.key))
 	if size := uint64(len(local)); at > size || n > size-at {

@@ -26,7 +26,7 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 	if a == nil {
 		return received, nil
 	}
-	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
+	lo, n, size := g.place, uint64(len(g.data)), min(a.Size(), mostMessage)
 	switch {
 	case lo > size || n > size-lo:
 		c.tooLong(now, o, g.op, a)
@@ -38,7 +38,11 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 		c.e.Count.Reject.RejectedNoRoom++
 		return false, nil
 	default:
-		c.deliver(a.Local[lo:lo+n], g, g.flags&whole == whole)
+		if a.Pieces == nil {
+			c.deliver(a.Local[lo:lo+n], g, g.flags&whole == whole)
+		} else {
+			c.e.deliverPieces(a.Pieces, lo, g)
+		}
 		c.add(&o.got, lo, lo+n)
 	}
 	o.state = ropPartial

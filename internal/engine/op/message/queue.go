@@ -12,16 +12,35 @@ package message
 
 import (
 	"multiedge/internal/abi"
+	"multiedge/internal/engine/op/pieces"
 	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
-// Buffer is a posted buffer. Local must stay valid until it is handed back.
+// Buffer is a posted buffer. Local, or Pieces, must stay valid until it is handed back.
 type Buffer struct {
 	Token  uint64
 	Local  []byte
 	Region *regmem.Region // its InFlight counts the buffer; may be nil
+	Pieces *pieces.List   // in place of Local and Region; nil: it is one range
+}
+
+// Size is how many bytes a message can have that the buffer takes.
+func (b *Buffer) Size() uint64 {
+	if b.Pieces != nil {
+		return b.Pieces.Size
+	}
+	return uint64(len(b.Local))
+}
+
+// use counts the buffer for its regions, or one less.
+func (b *Buffer) use(n int) {
+	if b.Pieces != nil {
+		b.Pieces.Use(n)
+	} else if b.Region != nil {
+		b.Region.InFlight += n
+	}
 }
 
 // Arrived says what a message left in the buffer that took it.
@@ -69,9 +88,7 @@ func (q *Queue) Asking() int { return q.asking.Len() }
 
 func (q *Queue) post(b *Buffer) {
 	q.posted.Push(*b)
-	if b.Region != nil {
-		b.Region.InFlight++
-	}
+	b.use(1)
 }
 
 // free is how many buffers nobody was promised.
@@ -189,9 +206,7 @@ func (t *Queues) serve(now mono.Time, q *Queue) {
 }
 
 func (t *Queues) handBack(conn uint32, b *Buffer, st abi.Status, got Arrived) {
-	if b.Region != nil {
-		b.Region.InFlight--
-	}
+	b.use(-1)
 	t.calls.HandBack(conn, b, st, got)
 }
 

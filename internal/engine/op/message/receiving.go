@@ -35,7 +35,7 @@ type Arrival struct {
 const firstRing = 4
 
 // ArrivalCost is what a buffer that is being filled takes, in bytes.
-const ArrivalCost = 64
+const ArrivalCost = 72
 
 // Init makes it that of a connection.
 func (r *Receiving) Init(conn uint32) { r.conn = conn }
@@ -239,7 +239,7 @@ func (r *Receiving) begin() {
 	r.passed()
 }
 
-// Local is the buffer of a message that has one.
+// Local is the buffer of a message that has one, if it is one range.
 func (r *Receiving) Local(number uint32) []byte { return r.at(number).Local }
 
 // Filled notes that nothing more comes into a buffer, and gives those whose turn it is to their owner. It reports

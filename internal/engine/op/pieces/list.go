@@ -35,11 +35,33 @@ func (p *List) Add(b []byte, r *regmem.Region, off uint64) {
 	p.Size += uint64(len(b))
 }
 
+// Cut makes the list one of b in n parts, 1 to Max, which end at uneven places: memory of r, from off on.
+func (p *List) Cut(b []byte, n int, r *regmem.Region, off uint64) {
+	for i := n; i > 0; i-- {
+		part := len(b) / i
+		if i > 1 {
+			part = max(part-i%3, 0)
+		}
+		p.Add(b[:part], r, off)
+		b, off = b[part:], off+uint64(part)
+	}
+}
+
 // All calls f for the bytes of each piece.
 func (p *List) All(f func(b []byte)) {
 	for i := range p.list[:p.n] {
 		f(p.list[i].Bytes)
 	}
+}
+
+// Backed reports whether some of it is not always resident (PROTOCOL clause 16).
+func (p *List) Backed() bool {
+	for i := range p.list[:p.n] {
+		if r := p.list[i].Region; r != nil && r.Back != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Reset empties the list.

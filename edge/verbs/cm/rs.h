@@ -1,0 +1,24 @@
+/* rsockets: the calls of sockets, on streams of libedge (PROTOCOL clause 11). */
+#ifndef EDGE_VERBS_RS_H
+#define EDGE_VERBS_RS_H
+
+#include <rdma/rsocket.h>
+
+#include "cm.h"
+
+/* A socket. Its number is a descriptor, of which nothing is read: so no other file has the same. */
+struct rs {
+	int fd;
+	bool nonblock, dialling;
+	edge_listener *listener;
+	edge_stream *stream;
+	struct sockaddr_storage ours, peer; /* of family 0: there is none */
+};
+
+struct rs *rs_find(int fd);              /* NULL with errno: there is none */
+int rs_failed(int err);                  /* -1, and errno for an error of libedge */
+/* The stream of a connected socket; NULL with errno. One that is being dialled is waited for, if it may be. */
+edge_stream *rs_stream(struct rs *s, bool waits);
+short rs_events(struct rs *s, short wanted); /* as poll has them */
+
+#endif
