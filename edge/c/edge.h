@@ -481,6 +481,11 @@ EDGE_API ssize_t edge_stream_peek(edge_stream *stream, void *p, size_t size, int
 /* Gives the bytes to the transport and returns how many: all, or fewer when time is over or the stream ends. Like
  * TCP, it returns before the peer has them. */
 EDGE_API ssize_t edge_stream_write(edge_stream *stream, const void *p, size_t size, int timeout_ms);
+/* The same of bytes that fill puts into the stream's registered memory, which saves their copy: up to size of them, from
+ * byte at of the size bytes on. It returns how many it put, fewer at their end, 0 or less if there are none: then the
+ * call returns what was given before. It may be asked for the same bytes again, and must not use the stream. */
+EDGE_API ssize_t edge_stream_fill(edge_stream *stream, ssize_t (*fill)(void *arg, size_t at, void *to, size_t size),
+                                  void *arg, size_t size, int timeout_ms);
 /* Tells the peer that nothing more is written; it reads 0 after the rest. Reading goes on. It does not wait. */
 EDGE_API int edge_stream_shutdown(edge_stream *stream);
 /* Ends the stream at once, for other threads too; the peer's calls fail with EDGE_ERR_RESET. Free it by close. */

@@ -275,8 +275,20 @@ static int writable(const edge_stream *s)
 	return s->out.shut ? EDGE_ERR_SHUT : stream_end(s);
 }
 
-/* Gives one piece to the transport and returns its length; EDGE_ERR_AGAIN: there is no room. */
-static ssize_t send_piece(edge_stream *s, const char *p, size_t size)
+/* What is written: bytes at p, or if that is NULL what fill puts. */
+struct source { const char *p; ssize_t (*fill)(void *, size_t, void *, size_t); void *arg; };
+
+static ssize_t put(const struct source *from, size_t at, char *to, size_t n)
+{
+	if (from->p == NULL)
+		return from->fill(from->arg, at, to, n);
+	memcpy(to, from->p + at, n);
+	return (ssize_t)n;
+}
+
+/* Gives one piece, of up to size bytes from byte skip of the source on, to the transport and returns its length, 0 if
+ * the source has no more; EDGE_ERR_AGAIN: there is no room. */
+static ssize_t send_piece(edge_stream *s, const struct source *from, size_t skip, size_t size)
 {
 	struct outbound *o = &s->out;
 	int err = writable(s);
@@ -292,16 +304,19 @@ static ssize_t send_piece(edge_stream *s, const char *p, size_t size)
 	if (n == 0)
 		return EDGE_ERR_AGAIN;
 	size_t at = s->ring + (o->sent & (o->size - 1));
-	bool longer = n > SHORT;
+	bool longer = n > SHORT || from->p == NULL;
 	if (longer)
 		pthread_mutex_unlock(&s->d->mu);
-	memcpy(s->region->bytes + at, p, n);
+	ssize_t have = put(from, skip, (char *)s->region->bytes + at, n);
 	if (longer)
 		pthread_mutex_lock(&s->d->mu);
 	if ((err = writable(s)) != 0) /* while we copied */
 		return err;
+	if (have <= 0)
+		return 0;
+	n = least(n, (size_t)have);
 	/* Fenced, so that the bytes before are in place when the peer is notified (clause 11.4). */
-	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE | (longer ? 0 : EDGE_LOCAL_DONE),
+	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE | (n > SHORT ? 0 : EDGE_LOCAL_DONE),
 		.imm = IMM_DATA | (uint32_t)(o->sent & IMM_COUNT), .local = s->region, .local_off = at, .size = n,
 		.remote = s->peer, .remote_off = o->sent & (s->peer->size - 1) };
 	struct piece *piece = &o->pieces[(o->oldest + o->flying) % PIECES];
@@ -319,7 +334,7 @@ static ssize_t send_piece(edge_stream *s, const char *p, size_t size)
 	return (ssize_t)n;
 }
 
-ssize_t edge_stream_write(edge_stream *s, const void *p, size_t size, int timeout_ms)
+static ssize_t write_from(edge_stream *s, const struct source *from, size_t size, int timeout_ms)
 {
 	edge_device *d = s->d;
 	int64_t until = deadline(timeout_ms);
@@ -331,13 +346,24 @@ ssize_t edge_stream_write(edge_stream *s, const void *p, size_t size, int timeou
 		enter(d);
 		do {
 			done += (size_t)n;
-			n = done < size ? send_piece(s, (const char *)p + done, size - done) : 0;
+			n = done < size ? send_piece(s, from, done, size - done) : 0;
 		} while (n > 0);
 		pthread_mutex_unlock(&s->out.mu);
 		err = n == EDGE_ERR_AGAIN ? wait_for(d, can_write, s, until) : n < 0 ? (int)n : 1;
 		leave(d, 0);
 	}
 	return done > 0 || err > 0 ? (ssize_t)done : err;
+}
+
+ssize_t edge_stream_write(edge_stream *s, const void *p, size_t size, int timeout_ms)
+{
+	return write_from(s, &(struct source){ .p = size > 0 ? p : "" }, size, timeout_ms);
+}
+
+ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *, size_t), void *arg, size_t size,
+                         int timeout_ms)
+{
+	return write_from(s, &(struct source){ .fill = fill, .arg = arg }, size, timeout_ms);
 }
 
 /* The peer closed the stream in good order, both ways: reading ends well, and only a write learns more, as with TCP. */

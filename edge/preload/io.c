@@ -11,7 +11,7 @@
 
 #include "calls.h"
 
-enum { GATHER = 16 << 10, CHUNK = 64 << 10 };
+enum { GATHER = 16 << 10 };
 
 /* The entry of a socket whose bytes are on a stream, with a count. NULL: the kernel's, or *err says why not. */
 static struct sock *streaming(int fd, int flags, int *err) {
@@ -317,14 +317,49 @@ static struct sock *sending_bytes(int fd, const void *p, size_t n, int flags, ss
 	return sending(fd, &(struct iovec){.iov_base = (void *)(uintptr_t)p, .iov_len = n}, 1, flags, r);
 }
 
-static ssize_t transmit(struct sock *s, int fd, const char *p, size_t n, int flags) {
+/* What is sent: bytes at p, or if that is NULL those of a file from at on. */
+struct source {
+	const char *p;
+	int file;
+	off_t at;
+	int err; /* why the file could not be read */
+};
+
+static ssize_t read_file(void *arg, size_t at, void *to, size_t n) {
+	struct source *from = arg;
+	ssize_t r = pread(from->file, to, n, from->at + (off_t)at);
+	from->err = r < 0 ? errno : 0;
+	return r;
+}
+
+/* Gives up to n bytes from byte at of the source on to the stream; 0: the file has no more. */
+static ssize_t give(struct sock *s, struct source *from, size_t at, size_t n) {
+	if (from->p)
+		return s->share ? share_write(s, from->p + at, n) : edge_stream_write(s->stream, from->p + at, n, 0);
+	struct source rest = *from;
+	rest.at += (off_t)at;
+	ssize_t r;
+	if (s->share) {
+		char part[GATHER];
+		r = read_file(&rest, 0, part, n < sizeof part ? n : sizeof part);
+		r = r > 0 ? share_write(s, part, (size_t)r) : 0;
+	} else {
+		r = edge_stream_fill(s->stream, read_file, &rest, n, 0);
+	}
+	from->err = rest.err;
+	return r;
+}
+
+static ssize_t transmit_from(struct sock *s, int fd, struct source *from, size_t n, int flags) {
 	size_t sent = 0;
 	int64_t until = 0;
 	bool wait = !(s->nonblock || flags & MSG_DONTWAIT);
 	while (sent < n) {
 		if (s->broken || s->write_shut)
 			return sent ? (ssize_t)sent : pipe_error(flags);
-		ssize_t r = s->share ? share_write(s, p + sent, n - sent) : edge_stream_write(s->stream, p + sent, n - sent, 0);
+		ssize_t r = give(s, from, sent, n - sent);
+		if (r == 0)
+			break;
 		if (r > 0) {
 			sent += (size_t)r;
 			continue;
@@ -340,6 +375,10 @@ static ssize_t transmit(struct sock *s, int fd, const char *p, size_t n, int fla
 			return sent ? (ssize_t)sent : fail_with(err);
 	}
 	return (ssize_t)sent;
+}
+
+static ssize_t transmit(struct sock *s, int fd, const void *p, size_t n, int flags) {
+	return transmit_from(s, fd, &(struct source){.p = p ? p : ""}, n, flags);
 }
 
 static ssize_t transmit_some(struct sock *s, int fd, const void *p, size_t n, int flags) {
@@ -468,38 +507,22 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags) {
 
 /* --- files --- */
 
-/* Sends a file through memory. What the stream did not take is not taken from the file. */
+/* Sends a file by way of the stream's memory. What the stream did not take is not taken from the file. */
 static ssize_t copy_file(struct sock *s, int out, int in, off_t *offset, size_t n) {
-	off_t at = offset ? *offset : lseek(in, 0, SEEK_CUR);
-	if (at < 0)
+	struct source from = {.file = in, .at = offset ? *offset : lseek(in, 0, SEEK_CUR)};
+	if (from.at < 0)
 		return fail_with(EINVAL);
-	char *p = malloc(CHUNK);
-	if (!p)
-		return fail_with(ENOMEM);
-	size_t sent = 0;
-	ssize_t r = 0;
-	while (sent < n) {
-		ssize_t have = pread(in, p, n - sent < CHUNK ? n - sent : CHUNK, at);
-		if (have <= 0) {
-			r = have;
-			break;
-		}
-		r = transmit(s, out, p, (size_t)have, 0);
-		if (r < 0)
-			break;
-		sent += (size_t)r;
-		at += r;
-		if (r < have)
-			break;
-	}
-	int err = errno;
-	free(p);
-	if (offset)
-		*offset = at;
-	else
-		lseek(in, at, SEEK_SET);
-	errno = err;
-	return sent ? (ssize_t)sent : r < 0 ? -1 : 0;
+	struct stat st; /* at the end of the file the call must not wait for room */
+	if (fstat(in, &st) == 0 && S_ISREG(st.st_mode) && (off_t)n > st.st_size - from.at)
+		n = from.at < st.st_size ? (size_t)(st.st_size - from.at) : 0;
+	ssize_t r = transmit_from(s, out, &from, n, 0);
+	if (r == 0 && from.err)
+		return fail_with(from.err);
+	if (r > 0 && offset)
+		*offset = from.at + r;
+	else if (r > 0)
+		lseek(in, from.at + r, SEEK_SET);
+	return r;
 }
 
 /* The first part of a file, for a socket that nobody decided yet. */

@@ -10,7 +10,7 @@ import (
 )
 
 // DefaultBuffer is how many bytes each buffer of a stream has, if Config does not say.
-const DefaultBuffer = 256 << 10
+const DefaultBuffer = 512 << 10
 
 // maxData is the most private data of a dial, in bytes.
 const maxData = 504

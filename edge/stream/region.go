@@ -58,7 +58,7 @@ func (s *Conn) ReadRegion(r *edge.Region, off, n int) (int, error) {
 
 // lastCopied is how much of the end of a WriteRegion is copied to the send buffer. The part of it that fits the peer's
 // ring is on its way when the rest has arrived, so successive writes follow each other without a pause.
-const lastCopied = DefaultBuffer
+const lastCopied = DefaultBuffer / 2
 
 // WriteRegion writes n bytes of registered memory of the Device, from byte off of r on, as Write would. Long writes are
 // not copied, except at their end: the transport sends them from that memory. WriteRegion returns once the memory is

@@ -286,6 +286,18 @@ static void echo(char **arg)
 
 struct talk { edge_device *d; char **arg; uint32_t seed; size_t bytes; edge_stream *s; };
 
+struct part { const unsigned char *p; size_t n; };
+
+/* At most 20000 at a time. */
+static ssize_t put_part(void *arg, size_t at, void *to, size_t size)
+{
+	const struct part *part = arg;
+	size_t n = size < 20000 ? size : 20000;
+	n = n < part->n - at ? n : part->n - at;
+	memcpy(to, part->p + at, n);
+	return (ssize_t)n;
+}
+
 static void *talk_write(void *arg)
 {
 	struct talk *t = arg;
@@ -294,7 +306,11 @@ static void *talk_write(void *arg)
 		size_t n = 1 + (at * 7919 + t->seed) % sizeof buf;
 		n = n < t->bytes - at ? n : t->bytes - at;
 		fill(buf, n, at, t->seed);
-		IS(edge_stream_write(t->s, buf, n, WAIT), (int)n);
+		struct part part = { buf, n };
+		if (n % 2 == 0) /* which ends before so many */
+			IS(edge_stream_fill(t->s, put_part, &part, n + 7, WAIT), (int)n);
+		else
+			IS(edge_stream_write(t->s, buf, n, WAIT), (int)n);
 		at += n;
 	}
 	OK(edge_stream_shutdown(t->s));

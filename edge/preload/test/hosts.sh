@@ -20,10 +20,10 @@ offloads() {
 	a ethtool -k ip0 | awk -F: '$1 ~ /^(tcp-segmentation|generic-segmentation|generic-receive)-offload$/ && $2 ~ /on/ {
 		printf "%s ", $1 } END { print "" }'
 }
-# Waits until something listens in b.
-listening() { # port
+# Waits until something listens in b, or in another host.
+listening() { # port [host]
 	i=0
-	until b ss -ltn | grep -q ":$1 "; do
+	until ${2:-b} ss -ltn | grep -q ":$1 "; do
 		sleep 0.05
 		i=$((i + 1))
 		[ $i -lt 400 ] || { echo "nothing listens at $1"; return 1; }
@@ -32,11 +32,14 @@ listening() { # port
 # Waits until a program in b under edge-run takes connections: it offers its port when it first waits for them.
 serving() { # port
 	listening "$1"
+	offered "tcp/$1"
+}
+offered() { # service of b
 	i=0
-	until b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q "\"tcp/$1\""; do
+	until b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q "\"$1\""; do
 		sleep 0.05
 		i=$((i + 1))
-		[ $i -lt 400 ] || { echo "nobody offers tcp/$1"; return 1; }
+		[ $i -lt 400 ] || { echo "nobody offers $1"; return 1; }
 	done
 }
 

@@ -1,8 +1,9 @@
 #!/bin/sh
-# measure.sh [ROUNDS [NAME...]], in the lab: programs over TCP and under edge-run in turns, each round beginning with the
-# other one. It prints both rates, their ratio, and the ratio of what a second of processor time of all programs and
-# daemons did, which counts on a busy machine; then the medians. Names: iperf, redis, memcached, nginx, postgres; all,
-# if none is given. TCP's congestion control (TCP_CC, see lab.sh) is looked up in a connection and stands in each row.
+# measure.sh [ROUNDS [NAME...]], in the lab: programs over TCP, under edge-run and, those that speak TLS, over TLS in
+# turns, each round in the other order. It prints the median of the ratio of the rates, with its verdict, and of the
+# ratio of what a second of processor time of all programs and daemons did, which counts on a busy machine; then the
+# rates of each round. Names: iperf, redis, memcached, nginx, postgres; all, if none is given. TCP's congestion control
+# (TCP_CC, see lab.sh) is looked up in a connection and stands in each row.
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
@@ -28,24 +29,40 @@ cost() {
 }
 tcp() { cost a $(echo "$*" | sed "s/@/$port/"); }
 edge() { cost ea $(echo "$*" | sed "s/@/$((port + 100))/"); }
-# compare NAME FILTER PORT COMMAND...: of a command with @ for the port
+over_tls() { [ -z "$tls" ] || cost a $tls; }
+# row NAME GOAL PLACE: the ratios of edge to another one, whose rate and ticks begin in that field of a round
+row() {
+	awk -v o="$3" '{ printf "%.2f %.2f\n", $3 / $o, $3 / $o * $(o + 1) / ($4 + ($4 == 0)) }' round.out >ratios
+	for k in 1 2; do
+		sort -n -k$k ratios | awk -v k=$k -v goal="$2" '{ r[NR] = $k }
+			END {
+				m = int((NR + 1) / 2)
+				printf " %s (%s to %s)", r[m], r[1], r[NR]
+				if (k == 1) printf ", %s; by processor time", (r[m] >= goal ? "reached" : "below " goal)
+			}'
+	done | awk -v n="$1" '{ printf "%-46s%s\n", n, $0 }'
+}
+# compare NAME FILTER PORT COMMAND...: of a command with @ for the port. tls is the command over TLS; empty: none.
+tls=
 compare() {
 	name=$1 filter=$2 port=$3 i=0
 	shift 3
 	while [ $i -lt "$rounds" ]; do
 		if [ $((i % 2)) = 0 ]; then
-			t=$(tcp "$@") e=$(edge "$@")
+			t=$(tcp "$@") e=$(edge "$@") s=$(over_tls)
 		else
-			e=$(edge "$@") t=$(tcp "$@")
+			s=$(over_tls) e=$(edge "$@") t=$(tcp "$@")
 		fi
-		echo "$t $e" | awk '{ printf "%s %s %.2f %.2f\n", $1, $3, $3 / $1, $3 / $1 * $2 / ($4 + ($4 == 0)) }'
+		echo "$t $e $s"
 		i=$((i + 1))
 	done >round.out
-	for k in 3 4; do
-		sort -n -k$k round.out | awk -v k=$k '{ r[NR] = $k }
-			END { m = int((NR + 1) / 2); printf " %s (%s to %s)%s", r[m], r[1], r[NR], k == 3 ? "; by processor time" : "" }'
-	done | awk -v n="$name, of TCP $TCP_CC" '{ printf "%-46s%s\n", n, $0 }'
-	sed 's/^/    /' round.out
+	row "$name, of TCP $TCP_CC" 1.0 1
+	[ -z "$tls" ] || row "$name, of TLS over it" 1.5 5
+	awk '{ print "   ", $1, $3, $5 }' round.out
+	tls=
+}
+certificate() {
+	openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=b -days 1 -keyout b.tls -out b.crt 2>/dev/null
 }
 measure_iperf() {
 	b iperf3 -s -p 6000 >/dev/null 2>&1 &
@@ -54,14 +71,22 @@ measure_iperf() {
 	compare "iperf3" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2
 	compare "iperf3 -P 8" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2 -P 8
 }
+redis() { # NAME ARGUMENTS...
+	of=$1
+	shift
+	tls="redis-benchmark -q --tls --insecure -h 10.78.0.2 -p 6201 $*"
+	compare "redis-benchmark $of" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ "$@"
+}
 measure_redis() {
-	b redis-server --port 6001 --save "" --protected-mode no >/dev/null &
+	certificate
+	b redis-server --port 6001 --tls-port 6201 --tls-cert-file b.crt --tls-key-file b.tls --tls-auth-clients no \
+		--save "" --protected-mode no >/dev/null &
 	eb redis-server --port 6101 --save "" --protected-mode no >/dev/null &
-	for p in 6001 6101; do listening $p; done
-	compare "redis-benchmark GET" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 50000 -c 50
-	compare "redis-benchmark SET" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t set -n 50000 -c 50
-	compare "redis-benchmark GET -c 1" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 10000 -c 1
-	compare "redis-benchmark GET -P 16" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 400000 -c 50 -P 16
+	for p in 6001 6101 6201; do listening $p; done
+	redis GET -t get -n 50000 -c 50
+	redis SET -t set -n 50000 -c 50
+	redis "GET -c 1" -t get -n 10000 -c 1
+	redis "GET -P 16" -t get -n 400000 -c 50 -P 16
 }
 measure_memcached() {
 	b memcached -u root -p 6002 -t 1 &
@@ -71,6 +96,7 @@ measure_memcached() {
 		--execute-number=2000 --test=get
 }
 measure_nginx() {
+	certificate
 	head -c 512 /dev/zero >small
 	head -c 268435456 /dev/zero >big
 	for at in b:6003 eb:6103; do
@@ -79,20 +105,27 @@ measure_nginx() {
 		cat >"ng$port/nginx.conf" <<-T
 			daemon on; user root; worker_processes 1; pid $LAB_DIR/ng$port/pid; error_log $LAB_DIR/nginx.log;
 			events { worker_connections 512; }
-			http { access_log off; sendfile on; keepalive_requests 1000000; server { listen $port; root $LAB_DIR; } }
+			http { access_log off; sendfile on; keepalive_requests 1000000; server { listen $port; root $LAB_DIR;
+				listen $((port + 200)) ssl; ssl_certificate $LAB_DIR/b.crt; ssl_certificate_key $LAB_DIR/b.tls; } }
 		T
 		$how nginx -p "ng$port" -c "$LAB_DIR/ng$port/nginx.conf"
 		listening "$port"
 	done
+	tls="wrk -t 1 -c 16 -d 2 https://10.78.0.2:6203/small"
 	compare "nginx 512 bytes, wrk" wrks 6003 wrk -t 1 -c 16 -d 2 http://10.78.0.2:@/small
+	tls="curl -k -s -o /dev/null -w %{speed_download}\\n https://10.78.0.2:6203/big"
 	compare "nginx 256 MiB, curl" last 6003 curl -s -o /dev/null -w %{speed_download}\\n http://10.78.0.2:@/big
 }
 measure_postgres() {
 	pg=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+	certificate
 	mkdir pgdata
 	chown postgres pgdata
 	setpriv --reuid postgres --regid postgres --clear-groups "$pg/initdb" -D "$LAB_DIR/pgdata" -A trust >initdb.log
 	echo "host all all 10.78.0.0/24 trust" >>pgdata/pg_hba.conf
+	cp b.crt pgdata/server.crt
+	install -o postgres -m 600 b.tls pgdata/server.key
+	echo "ssl = on" >>pgdata/postgresql.conf
 	cp -a pgdata pgdata2
 	for at in b:6004:pgdata eb:6104:pgdata2; do
 		how=${at%%:*} data=${at##*:} port=${at#*:}
@@ -101,6 +134,7 @@ measure_postgres() {
 		listening "${port%:*}"
 		a "$pg/pgbench" -h 10.78.0.2 -p "${port%:*}" -U postgres -q -i -s 1 postgres >pginit.log 2>&1
 	done
-	compare "pgbench -S -c 4 -j 2" tps 6004 "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres -S -c 4 -j 2 -T 2 postgres
+	tls="env PGSSLMODE=require $pg/pgbench -h 10.78.0.2 -p 6004 -U postgres -S -c 4 -j 2 -T 2 postgres"
+	compare "pgbench -S -c 4 -j 2" tps 6004 env PGSSLMODE=disable "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres -S -c 4 -j 2 -T 2 postgres
 }
 for name in ${*:-iperf redis memcached nginx postgres}; do "measure_$name"; done

@@ -82,6 +82,45 @@ try_load() {
 	streams "nginx, wrk" 400 sh -c '. "$HERE/hosts.sh"; ea timeout 60 wrk -t 2 -c 16 -d 1 http://10.78.0.2:6003/small | tee wrk.out | grep Requests/sec && ! grep "Socket errors" wrk.out'
 }
 
+# Its clients are on its own host, its server is nginx in b.
+try_haproxy() {
+	cat >haproxy.cfg <<-T
+		defaults
+			mode http
+			timeout connect 5s
+			timeout client 60s
+			timeout server 60s
+		listen web
+			bind 10.78.0.1:6007
+			server one 10.78.0.2:6003
+	T
+	ea haproxy -db -f haproxy.cfg >haproxy.log 2>&1 &
+	listening 6007 a
+	proxied() { a timeout 60 curl -s http://10.78.0.1:6007/big | cmp - big; }
+	streams "haproxy, curl" 200 proxied
+}
+
+# Programs that cannot be preloaded, as all of Go.
+try_forward() {
+	forward() { # SERVICE PORT
+		EDGE_SOCKET=$LAB_DIR/b.sock b "$BIN/edgectl" forward --serve "$1" "127.0.0.1:$2" >>forward.log 2>&1 &
+		EDGE_SOCKET=$LAB_DIR/a.sock a "$BIN/edgectl" forward "127.0.0.1:$2" b "$1" >>forward.log 2>&1 &
+		offered "$1"
+		listening "$2" a
+	}
+	b etcd --data-dir etcd.d --listen-client-urls http://127.0.0.1:6008 --advertise-client-urls http://127.0.0.1:6008 \
+		--listen-peer-urls http://127.0.0.1:6009 >etcd.log 2>&1 &
+	listening 6008
+	forward etcd 6008
+	etcdctl() { ETCDCTL_API=3 a timeout 60 etcdctl --endpoints http://127.0.0.1:6008 "$@"; }
+	etcd() { etcdctl put key value && [ "$(etcdctl get --print-value-only key)" = value ]; }
+	streams "forwarders, etcd" 50 etcd
+	b nats-server -a 127.0.0.1 -p 6010 >nats.log 2>&1 &
+	listening 6010
+	forward nats 6010
+	streams "forwarders, nats-server" 50 a timeout 60 python3 "$HERE/nats.py" 6010
+}
+
 try_postgres() {
 	pg=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 	mkdir pgdata
@@ -119,6 +158,6 @@ try_alone() {
 	grep -q "tcp: nobody of ours listens" run.log || fail "the journal does not say why"
 }
 
-for name in ${*:-iperf redis memcached nginx load postgres ssh alone}; do "try_$name"; done
+for name in ${*:-iperf redis memcached nginx load haproxy postgres ssh alone forward}; do "try_$name"; done
 [ ! -e ng/pid ] || kill "$(cat ng/pid)"
 echo "programs: ok"

@@ -364,6 +364,22 @@ ssize_t edge_stream_write(edge_stream *s, const void *p, size_t size, int ms) {
 	pthread_mutex_unlock(&io);
 	return n >= 0 ? n : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
 }
+ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *, size_t), void *arg, size_t size,
+                         int ms) {
+	char part[4096];
+	size_t done = 0;
+	while (done < size) {
+		if (poll(&(struct pollfd){.fd = s->e.fd, .events = POLLOUT}, 1, 0) == 0) /* libedge asks for bytes if it has room */
+			return done > 0 ? (ssize_t)done : EDGE_ERR_AGAIN;
+		ssize_t n = fill(arg, done, part, size - done < sizeof part ? size - done : sizeof part);
+		ssize_t r = n > 0 ? edge_stream_write(s, part, (size_t)n, ms) : 0;
+		if (r <= 0)
+			return done > 0 ? (ssize_t)done : r;
+		done += (size_t)r;
+	}
+	return (ssize_t)done;
+}
+
 int edge_stream_shutdown(edge_stream *s) { return shutdown(s->e.fd, SHUT_WR); }
 void edge_stream_reset(edge_stream *s) { (void)s; }
 void edge_stream_close(edge_stream *s, int ms) {

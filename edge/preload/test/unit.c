@@ -171,6 +171,19 @@ static void files(void) {
 	CHECK(recv(two, b, 500, MSG_WAITALL) == 500);
 	for (int i = 0; i < 500; i++)
 		CHECK((unsigned char)b[i] == (i + 100) % 251);
+	at = 900;
+	CHECK(sendfile(one, fileno(f), &at, 500) == 100 && at == 1000 && sendfile(one, fileno(f), &at, 500) == 0);
+	CHECK(recv(two, b, 100, MSG_WAITALL) == 100 && (unsigned char)b[99] == 999 % 251);
+	CHECK(lseek(fileno(f), 700, SEEK_SET) == 700 && sendfile(one, fileno(f), NULL, 50) == 50);
+	CHECK(lseek(fileno(f), 0, SEEK_CUR) == 750 && recv(two, b, 50, MSG_WAITALL) == 50);
+	while (send(one, b, sizeof b, MSG_DONTWAIT) > 0)
+		;
+	CHECK(lseek(fileno(f), 1000, SEEK_SET) == 1000 && sendfile(one, fileno(f), NULL, 50) == 0); /* no room: no wait */
+	while (recv(two, b, sizeof b, MSG_DONTWAIT) > 0)
+		;
+	int folder = open("/", O_RDONLY | O_DIRECTORY);
+	at = 0;
+	CHECK(sendfile(one, folder, &at, 10) == -1 && errno == EISDIR && at == 0 && close(folder) == 0);
 	int pipes[2];
 	CHECK(pipe(pipes) == 0 && splice(one, NULL, pipes[1], NULL, 10, 0) == -1 && errno == EINVAL);
 	close(pipes[0]), close(pipes[1]), fclose(f);
