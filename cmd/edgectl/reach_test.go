@@ -46,6 +46,9 @@ func freePorts(t *testing.T, n int) (at []string) {
 // doctor --reach dials the peer: it says that it answers and sends its datagrams as one message, or where it was asked
 // in vain and what rule to open.
 func TestDoctorReaches(t *testing.T) {
+	wait, sample := reachWait, reachSample
+	reachWait, reachSample = 400*time.Millisecond, time.Millisecond
+	defer func() { reachWait, reachSample = wait, sample }()
 	dirA, dirB := keys(t)
 	at := freePorts(t, 3)
 	key, err := identity.ReadKey(filepath.Join(dirB, "key"))
@@ -63,6 +66,7 @@ func TestDoctorReaches(t *testing.T) {
 	if code, _, errs := ctl("-s", a, "peers", "add", key.Public().String(), "b", "--endpoint", at[1]); code != 0 {
 		t.Fatal(errs)
 	}
+	reachWait = wait
 	_, out, _ = ctl("-s", a, "doctor", "--reach", "b")
 	if !strings.Contains(out, "reach b: answers within") || !strings.Contains(out, "receive buffer holds") ||
 		strings.Contains(out, "NAT") {
@@ -81,12 +85,12 @@ func TestLanesAtTheirCap(t *testing.T) {
 		return []inspect.PeerStatus{{Name: "c", Node: "2"}, p}
 	}
 	const second = 620e6 // bytes at 4.96 Gbit/s
-	found := capped("b", peer(7, 9), peer(7+second, 9+second/2), time.Second)
+	found := capped("b", peer(7, 9), peer(7+second, 9+second/2), 1)
 	if len(found) != 1 || !strings.HasPrefix(found[0].Text, ":9470 moves 5.0 Gbit/s") ||
 		!strings.Contains(found[0].Remedy, "lanes = 8") {
 		t.Errorf("%+v", found)
 	}
-	if found = capped("c", peer(7, 9), peer(7+second, 9), time.Second); len(found) != 0 {
+	if found = capped("c", peer(7, 9), peer(7+second, 9), 1); len(found) != 0 {
 		t.Errorf("of another peer: %+v", found)
 	}
 }

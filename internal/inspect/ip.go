@@ -33,9 +33,9 @@ func (f *findings) translated(p *PeerStatus, own []net.Addr) {
 		}) {
 			continue
 		}
-		f.add(FindingOK, "peer "+p.Name, fmt.Sprintf("it sees this node at %s over %s, which is no address of this host: "+
-			"a translator of addresses (NAT) is between them. So this node has to dial, unless that forwards the port",
-			path.SeenAs, path.Link), "")
+		f.add(FindingOK, "peer "+p.Name, fmt.Sprintf("it sees this node at %s over %s, which is no address of this "+
+			"host: a translator of addresses (NAT) is between them. So this node has to dial, unless that forwards "+
+			"the port", path.SeenAs, path.Link), "")
 		return // lanes are seen at one address
 	}
 }
