@@ -175,6 +175,8 @@ func (p *place) post(rank int, o order) {
 	switch {
 	case p.w.fault.lose != nil && p.w.fault.lose(&o):
 		return
+	case rank == p.rank && o.verb == read && o.area == data:
+		fail(errors.New("a page at home is copied onto itself, over what others write to it meanwhile"))
 	case rank == p.rank:
 		p.w.apply(f, f.pieces[0])
 		p.pause(nil)

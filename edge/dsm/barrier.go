@@ -26,9 +26,11 @@ func (m *Memory) finish() {
 			mistake("the function of rank %d returned with lock %d; unlock it first", m.rank, number)
 		}
 	}
-	if m.net != nil {
-		m.meet(noteFinished)
+	if m.net == nil {
+		m.observed()
+		return
 	}
+	m.meet(noteFinished)
 }
 
 // meet carries changes home and waits for the others (DSM clause 3.7). The vector is in released then.
@@ -46,6 +48,7 @@ func (m *Memory) meet(how uint32) {
 	}
 	m.stats.Barriers++
 	m.stats.Barrier += mono.Now().Sub(start)
+	m.observed()
 }
 
 // gather is rank 0's part: it waits for all, and tells them the positions of all logs.

@@ -44,6 +44,10 @@ type Config struct {
 	// come, up to Join and 2 s more. 0: a minute
 	Join time.Duration
 
+	// Observe, if not nil, is told what this rank has done, at each of its barriers and at the end: a program exports
+	// it so (DSM, "Metrics"). It is called by the goroutine of the function that Run called.
+	Observe func(Stats)
+
 	// Checked makes an access that was not declared end the run with the name of the page. It is slow: for tests.
 	Checked bool
 }

@@ -85,6 +85,30 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Config.Observe is told the counts at each barrier and at the end; of a run of one rank, at the end.
+func TestObserve(t *testing.T) {
+	for ranks, calls := range map[int]int{1: 1, 3: 3} { // sum has two barriers
+		var mu sync.Mutex
+		var seen []dsm.Stats
+		c := dsm.Config{Size: 1 << 20, Observe: func(s dsm.Stats) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, s)
+		}}
+		for rank, err := range together(t, c, ranks, sum) {
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+		if len(seen) != ranks*calls {
+			t.Fatalf("%d ranks: told %d times, want %d", ranks, len(seen), ranks*calls)
+		}
+		if last := seen[len(seen)-1]; ranks > 1 && (last.Barriers != calls || last.Operations == 0) || last.Total == 0 {
+			t.Errorf("%d ranks: %+v", ranks, last)
+		}
+	}
+}
+
 // Several ranks may be on one node.
 func TestRanksOfOneNode(t *testing.T) {
 	fab := fabric.New()

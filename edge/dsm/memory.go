@@ -47,8 +47,8 @@ type Memory struct {
 	released int      // barriers that are over
 	barriers int      // that this rank has been in
 
-	stats Stats
-	began mono.Time
+	stats  Stats
+	report report
 }
 
 // lockHere is what this rank knows of a lock.
@@ -69,7 +69,8 @@ func newMemory(c *Config, net transport) *Memory {
 	m := &Memory{rank: c.Rank, ranks: c.Ranks, net: net, lay: newLayout(c), state: make([]state, pages),
 		home: make([]uint8, pages), grain: make([]uint8, pages), known: make([]uint64, c.Ranks),
 		bases: make([]uint64, c.Ranks),
-		locks: make([]lockHere, c.Locks), arrived: make([]uint32, c.Ranks), began: mono.Now()}
+		locks: make([]lockHere, c.Locks), arrived: make([]uint32, c.Ranks),
+		report: report{began: mono.Now(), observe: c.Observe}}
 	if net == nil {
 		m.model = alone{}
 		for p := range m.state {

@@ -44,12 +44,14 @@ func (m *Memory) ask(first, last int) {
 		if start == 0 {
 			start = mono.Now()
 		}
-		m.post(int(m.home[p]), order{verb: read, area: data, here: p * pageSize, there: p * pageSize,
-			n: (q - p) * pageSize})
+		if m.away(p) { // else it was noticed before it was allocated; a copy onto itself undoes what others write
+			m.post(int(m.home[p]), order{verb: read, area: data, here: p * pageSize, there: p * pageSize,
+				n: (q - p) * pageSize})
+			m.stats.Fetches++
+			m.stats.Pages += q - p
+		}
 		m.set(p, q, coming)
 		m.coming = append(m.coming, span{p, q})
-		m.stats.Fetches++
-		m.stats.Pages += q - p
 		p = q
 	}
 	if start != 0 {

@@ -30,12 +30,25 @@ type Stats struct {
 	Lock, Barrier time.Duration // waiting in them
 }
 
+// report says since when a rank counts, and whom it tells.
+type report struct {
+	began   mono.Time
+	observe func(Stats) // Config.Observe
+}
+
+// observed tells the program what this rank has done.
+func (m *Memory) observed() {
+	if m.report.observe != nil {
+		m.report.observe(m.Stats())
+	}
+}
+
 // Stats returns what this rank has done.
 func (m *Memory) Stats() Stats {
 	s := m.stats
-	s.Total = mono.Now().Sub(m.began)
+	s.Total = mono.Now().Sub(m.report.began)
 	return s
 }
 
 // ResetStats begins to count anew.
-func (m *Memory) ResetStats() { m.stats, m.began = Stats{}, mono.Now() }
+func (m *Memory) ResetStats() { m.stats, m.report.began = Stats{}, mono.Now() }

@@ -11,6 +11,9 @@ define(INCLUDES_, `
 #include <string.h>
 #include <unistd.h>
 #include <edge_dsm.h>
+#ifndef PAGE_SIZE
+#define PAGE_SIZE 4096
+#endif
 ')
 define(MAIN_ENV, `INCLUDES_')
 define(EXTERN_ENV, `INCLUDES_')

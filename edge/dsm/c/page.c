@@ -39,9 +39,10 @@ static void *table(size_t n, size_t size)
  * rank. Both views of it are mapped here: once it is registered its seal forbids further ones that can be written. */
 int pages_make(void)
 {
+	if ((size_t)sysconf(_SC_PAGESIZE) != PAGE)
+		fail("this kernel has pages of %ld bytes; ranks in C need one with pages of %zu", sysconf(_SC_PAGESIZE), PAGE);
 	mem.size = conf.memory;
 	mem.pages = conf.memory / PAGE;
-	mem.digest = 0;
 	mem.app = mem.raw = map(BASE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1);
 	mem.home = table(mem.pages, 1);
 	mem.grain = table(mem.pages, 1);
@@ -136,10 +137,12 @@ void fetch(size_t first, size_t last)
 			;
 		if (mem.state[p] != STALE)
 			continue;
+		any = true;
+		if (!away(p))
+			continue; /* noticed before it was allocated. A copy onto itself would undo what others write meanwhile */
 		net_read(mem.home[p], DATA, p * PAGE, p * PAGE, (q - p) * PAGE);
 		stats.fetches++;
 		stats.pages += q - p;
-		any = true;
 	}
 	if (!any)
 		return;

@@ -1,7 +1,7 @@
 /*
  * In place of net.c, join.c and leave.c: a network between processes of one host that does anything that fences allow.
- * What was posted takes effect at any time until it is waited for, in any order but that of fences, word by word, and its
- * bytes are taken when it does. CHAOS names a file that all ranks of a run share, and CHAOS_SEED a number.
+ * What was posted takes effect at any time until it is waited for, in any order but that of fences, word by word, and
+ * its bytes are taken when it does. CHAOS names a file that all ranks of a run share, and CHAOS_SEED a number.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -41,6 +41,7 @@ static struct order {
 } posted[POSTED];
 static int nposted;
 static bool answered;
+static unsigned slow; /* microseconds */
 
 struct net net;
 
@@ -65,6 +66,18 @@ static void copy(unsigned char *to, const unsigned char *from, size_t n)
 	}
 }
 
+/* A copy onto itself stores what it loaded before, over what others write meanwhile. */
+static void onto_itself(unsigned char *p, size_t n)
+{
+	unsigned char *was = malloc(n);
+	if (was == NULL)
+		fail("malloc");
+	memcpy(was, p, n);
+	usleep(500);
+	memcpy(p, was, n);
+	free(was);
+}
+
 static void notify(int rank, uint32_t note)
 {
 	struct ring *r = &all->ring[rank][conf.rank];
@@ -80,13 +93,16 @@ static void perform(const struct order *o)
 	uint64_t *at = (uint64_t *)(void *)there;
 	switch (o->verb) {
 	case READ:
-		if (o->area == CONTROL && draw(16) == 0)
-			usleep(300); /* what is read of a log may be written over meanwhile */
-		copy(here, there, o->n);
+		if (o->area == CONTROL && o->rank != conf.rank && slow > 0)
+			usleep(slow); /* what is read of a log may be written over meanwhile */
+		if (here == there)
+			onto_itself(here, o->n);
+		else
+			copy(here, there, o->n);
 		return;
 	case WRITE:
 		copy(there, here, o->n);
-		if (o->note == 0 && draw(16) == 0)
+		if (o->note == 0 && draw(8) == 0)
 			copy(there, here, o->n); /* a frame that was lost and sent again */
 		if (o->note != 0)
 			notify(o->rank, o->note);
@@ -225,7 +241,7 @@ static void *region(int pid, int fd, size_t size)
 
 void join(int memfd)
 {
-	const char *path = getenv("CHAOS"), *seed = getenv("CHAOS_SEED");
+	const char *path = getenv("CHAOS"), *seed = getenv("CHAOS_SEED"), *late = getenv("CHAOS_SLOW");
 	int f = path == NULL ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	int ctl = memfd_create("control", MFD_CLOEXEC), data = dup(memfd);
 	if (conf.ranks > RANKS || f < 0 || ftruncate(f, sizeof *all) != 0 || ctl < 0 || data < 0 ||
@@ -235,6 +251,7 @@ void join(int memfd)
 	if (all == MAP_FAILED)
 		fail("chaos: mmap");
 	farewell = tell;
+	slow = late == NULL ? 0 : (unsigned)atoi(late);
 	dice = mix((seed == NULL ? 0 : (uint64_t)atoll(seed)) * RANKS + (uint64_t)conf.rank);
 	all->rank[conf.rank].pid = getpid();
 	all->rank[conf.rank].data = data;

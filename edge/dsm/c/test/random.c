@@ -73,6 +73,8 @@ static void element(struct program *p, int i, int phase)
 	if (w != p->me)
 		return;
 	v = hash(p, 4, (uint64_t)i, (uint64_t)phase, 0);
+	if (i % 7 == 0)
+		dsm_touch(&p->words[i], 8, 1); /* also where others of the page have been written */
 	p->bytes[i] = (uint8_t)v;
 	p->words[i] = v;
 	p->odd[i][0] = 1, p->odd[i][1] = (uint16_t)v, p->odd[i][2] = 2;
