@@ -119,15 +119,14 @@ func place(ctx context.Context, size int, state string, each time.Duration) (_ [
 	}
 	var rows []*report.Row
 	for _, way := range []string{report.PlaceCopy, report.PlaceExchange} {
-		seconds := sums[way].Seconds()
-		rows = append(rows, &report.Row{
+		r := &report.Row{
 			Test: report.Place, Transport: report.TransportMemory,
 			Setup:        report.Setup{Variant: report.PlaceVariant(way, state)},
-			MessageBytes: size, RegionBytes: len(region), QueueDepth: 1,
-			Operations: uint64(n), Bytes: uint64(n) * uint64(size), Seconds: seconds,
-			Throughput:          float64(n) * float64(size) / seconds,
-			OperationsPerSecond: float64(n) / seconds, LatencyKind: report.LatencyCall, Latency: recs[way].Summary(1),
-		})
+			MessageBytes: size, RegionBytes: len(region), QueueDepth: 1, Operations: uint64(n),
+			Bytes: uint64(n) * uint64(size), Seconds: sums[way].Seconds(), LatencyKind: report.LatencyCall,
+			Latency: recs[way].Summary(1),
+		}
+		rows = append(rows, r.Rated())
 	}
 	return rows, nil
 }
@@ -146,13 +145,13 @@ func FirstTouch(region int) (rows []*report.Row) {
 	for _, which := range []string{"first", "again"} {
 		before, start := proc.Thread(), mono.Now()
 		bytestream.Touch(m)
-		seconds := mono.Now().Sub(start).Seconds()
-		rows = append(rows, &report.Row{
+		r := &report.Row{
 			Test: report.FirstTouch, Transport: report.TransportMemory, Setup: report.Setup{Variant: which},
 			MessageBytes: region, RegionBytes: region, QueueDepth: 1, Operations: 1, Bytes: uint64(region),
-			Seconds: seconds, Throughput: float64(region) / seconds, OperationsPerSecond: 1 / seconds,
+			Seconds:     mono.Now().Sub(start).Seconds(),
 			Disturbance: report.Disturbance{PageFaults: proc.Since(proc.Thread(), before).Faults},
-		})
+		}
+		rows = append(rows, r.Rated())
 	}
 	return rows
 }

@@ -92,7 +92,5 @@ func (c *Cluster) finishShards(row *report.Row) {
 		}
 	}
 	row.Operations = row.Bytes / uint64(max(row.MessageBytes, 1))
-	if row.Seconds > 0 {
-		row.Throughput, row.OperationsPerSecond = float64(row.Bytes)/row.Seconds, float64(row.Operations)/row.Seconds
-	}
+	row.Rated()
 }

@@ -68,13 +68,10 @@ func finish(r *report.Row) *report.Row {
 	if r.Operations == 0 && r.MessageBytes > 0 {
 		r.Operations = r.Bytes / uint64(r.MessageBytes)
 	}
-	if r.Seconds > 0 {
-		r.Throughput, r.OperationsPerSecond = float64(r.Bytes)/r.Seconds, float64(r.Operations)/r.Seconds
-		for i := range r.EachWay { // bytes until now
-			r.EachWay[i] /= r.Seconds
-		}
+	for i := range r.EachWay { // bytes until now
+		r.EachWay[i] /= max(r.Seconds, 1e-9)
 	}
-	return r
+	return r.Rated()
 }
 
 // watch runs fn, which sets row.CPU, and notes what else this machine's processors did meanwhile.

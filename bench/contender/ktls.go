@@ -16,9 +16,8 @@ import (
 // everybody knows, in place of a handshake, which the kernel leaves to programs.
 type KTLS struct{ Over }
 
-func (KTLS) Name() string       { return report.TransportKTLS }
-func (c KTLS) Variant() string  { return c.variant("aes128gcm") }
-func (KTLS) Does(t string) bool { return streamDoes(t) }
+func (KTLS) Name() string      { return report.TransportKTLS }
+func (c KTLS) Variant() string { return c.variant("aes128gcm") }
 
 // Missing implements Contender. A kernel that has TLS refuses it only because the socket is not connected.
 func (KTLS) Missing() string {

@@ -17,6 +17,14 @@ type Over struct {
 	Free       bool   // threads run on any processor, not on those of their host
 }
 
+// Missing implements Contender, for those that need no more than this.
+func (Over) Missing() string { return "" }
+
+// Does implements Contender, for streams.
+func (Over) Does(t string) bool {
+	return t == report.OneWay || t == report.TwoWay || t == report.PingPong
+}
+
 // DefaultCongestion is what nearly every Linux host uses.
 const DefaultCongestion = "cubic"
 

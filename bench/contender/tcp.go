@@ -13,13 +13,8 @@ import (
 // message each on a thread of its own, socket buffers left to the kernel's tuning. (More links need MPTCP or a bond.)
 type TCP struct{ Over }
 
-func (TCP) Name() string       { return report.TransportTCP }
-func (c TCP) Variant() string  { return c.variant() }
-func (TCP) Missing() string    { return "" }
-func (TCP) Does(t string) bool { return streamDoes(t) }
-func streamDoes(t string) bool {
-	return t == report.OneWay || t == report.TwoWay || t == report.PingPong
-}
+func (TCP) Name() string      { return report.TransportTCP }
+func (c TCP) Variant() string { return c.variant() }
 
 // Run implements Contender.
 func (c TCP) Run(ctx context.Context, j *Job) (*report.Row, error) {

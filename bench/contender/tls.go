@@ -21,10 +21,8 @@ import (
 // as of TCP.
 type TLS struct{ Over }
 
-func (TLS) Name() string       { return report.TransportTLS }
-func (c TLS) Variant() string  { return c.variant("go", "aes128gcm") }
-func (TLS) Missing() string    { return "" }
-func (TLS) Does(t string) bool { return streamDoes(t) }
+func (TLS) Name() string      { return report.TransportTLS }
+func (c TLS) Variant() string { return c.variant("go", "aes128gcm") }
 
 // Run implements Contender.
 func (c TLS) Run(ctx context.Context, j *Job) (*report.Row, error) {

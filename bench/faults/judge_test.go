@@ -171,18 +171,3 @@ func TestPanics(t *testing.T) {
 		}
 	}
 }
-
-func TestSample(t *testing.T) {
-	for line, want := range map[string]float64{
-		`edge_regions{device="a"} 3`: 3, `edge_link_up{device="a",link="b c"} 1`: 1, `go_goroutines 12`: 12,
-		`edge_x{device="a"} 1.5e+06`: 1.5e6,
-	} {
-		name, got, ok := sample(line)
-		if !ok || got != want || strings.ContainsAny(name, "{ ") {
-			t.Errorf("%s: %q %v %v", line, name, got, ok)
-		}
-	}
-	if _, _, ok := sample("# HELP go_goroutines Number"); ok {
-		t.Error("a comment is a sample")
-	}
-}

@@ -1,15 +1,15 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"multiedge/bench/kit"
 	"multiedge/internal/inspect"
@@ -81,7 +81,7 @@ func (s *Scene) allGood(ok func(link int, p *inspect.PathStatus) bool) bool {
 	return true
 }
 
-// scrape reads a host's /metrics: the sum of each metric over its labels, by name.
+// scrape reads a host's /metrics: the sum of each counter or gauge over its labels, by name.
 func (s *Scene) scrape(host int) map[string]float64 {
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
@@ -100,25 +100,12 @@ func (s *Scene) scrape(host int) map[string]float64 {
 	if resp.StatusCode != http.StatusOK {
 		kit.Fail("/metrics: %s", resp.Status)
 	}
+	text := expfmt.NewTextParser(model.UTF8Validation)
 	out := map[string]float64{}
-	sc := bufio.NewScanner(resp.Body)
-	for sc.Scan() {
-		name, value, ok := sample(sc.Text())
-		if ok {
-			out[name] += value
+	for name, family := range kit.Get(text.TextToMetricFamilies(resp.Body)) {
+		for _, m := range family.Metric {
+			out[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 		}
 	}
-	kit.Check(sc.Err())
 	return out
-}
-
-// sample reads one line of the exposition format.
-func sample(line string) (name string, value float64, ok bool) {
-	if line == "" || line[0] == '#' {
-		return "", 0, false
-	}
-	at := strings.LastIndexByte(line, ' ')
-	name, _, _ = strings.Cut(line[:max(at, 0)], "{")
-	value, err := strconv.ParseFloat(line[at+1:], 64)
-	return name, value, err == nil
 }

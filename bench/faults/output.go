@@ -46,11 +46,7 @@ func (f *File) Failed() (rows []string) {
 }
 
 // JSON writes the file.
-func (f *File) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(f)
-}
+func (f *File) JSON(w io.Writer) error { return report.Indented(w, f) }
 
 // TableHead writes the head of the table for terminals, TableRow a row.
 func TableHead(w io.Writer) error {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"multiedge/bench/report"
 )
 
 // Drawn says which figure of which paper a figure is.
@@ -91,5 +93,5 @@ func WriteIndex(dir, title string, sources []Source, studies []string) ([]string
 		return names, err
 	}
 	name := filepath.Join(dir, "claims.json")
-	return append(names, name), save(name, func(w io.Writer) error { return claimsJSON(w, claims) })
+	return append(names, name), save(name, func(w io.Writer) error { return report.Indented(w, claims) })
 }

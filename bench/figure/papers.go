@@ -1,7 +1,6 @@
 package figure
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -312,10 +311,4 @@ func PrintClaims(w io.Writer, claims []Claim) {
 			fmt.Fprintf(w, "         %s\n", c.Why)
 		}
 	}
-}
-
-func claimsJSON(w io.Writer, claims []Claim) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(claims)
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"multiedge/bench/report"
 	"multiedge/regmem"
 )
 
@@ -36,19 +37,14 @@ func RunTable(exports, inUse int) (Step, error) {
 	for i := range order {
 		order[i] = keys[random.IntN(inUse)*(exports/inUse)]
 	}
-	best := time.Duration(1 << 62)
-	for range turns { // the least: other programs only add
-		start := time.Now()
-		for _, k := range order {
-			if _, err := t.Resolve(k, 1, regmem.RemoteWrite, 0, 16); err != nil {
-				return step, fmt.Errorf("lookup of an export: %w", err)
-			}
+	var failed error
+	step.Lookup = report.Least(turns, len(order), func(i int) {
+		if _, err := t.Resolve(order[i], 1, regmem.RemoteWrite, 0, 16); err != nil {
+			failed = fmt.Errorf("lookup of an export: %w", err)
 		}
-		best = min(best, time.Since(start))
-	}
-	step.Lookup = float64(best) / float64(len(order))
+	})
 	step.Hot = float64(t.HotBytes())
-	return step, nil
+	return step, failed
 }
 
 func heap() int64 {

@@ -28,8 +28,8 @@ type Foresight struct {
 // with memory that is registered whole.
 func (r *run) foresee(ctx context.Context) {
 	setting := cmp.Or(r.Ahead, "exact")
-	all := []Foresight{{Bytes: 1 << 20, Pattern: Cyclic}, {Bytes: 1 << 20, Pattern: Permuted},
-		{Bytes: chunk, Pattern: Cyclic}, {Bytes: chunk, Pattern: Permuted}}
+	all := []Foresight{{Bytes: 1 << 20, Pattern: xlate.Cyclic}, {Bytes: 1 << 20, Pattern: xlate.Permuted},
+		{Bytes: chunk, Pattern: xlate.Cyclic}, {Bytes: chunk, Pattern: xlate.Permuted}}
 	r.turns(len(all), func(i int) string {
 		return fmt.Sprintf("prefetch %s: writes of %d bytes, %s", setting, all[i].Bytes, all[i].Pattern)
 	}, func(i, round int) {

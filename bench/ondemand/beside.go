@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/xlate"
 	"multiedge/edge"
 )
 
@@ -36,7 +37,7 @@ func (r *run) share(ctx context.Context, s *Share, seed uint64) {
 	}
 	f := r.open(ctx, r.d, t)
 	defer f.c.Close()
-	next := pattern(Permuted, cold, seed)
+	next := pattern(xlate.Permuted, cold, seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	l := load{far: f, kind: edge.Write, near: r.near, bytes: chunk, flying: deep, span: time.Minute, most: hot + cold,
 		at: func() int { return hot + next() }}
@@ -85,7 +86,7 @@ func (r *run) beside(ctx context.Context, d *edge.Device, near *edge.Region, b *
 	mine := r.open(ctx, d, Target{Size: 1 << 20, Whole: true, Fill: true})
 	defer mine.c.Close()
 	quiet := load{far: mine, kind: edge.Write, near: near, bytes: 4096, flying: 1, span: r.span()}
-	quiet.at = pattern(Uniform, 256, seed)
+	quiet.at = pattern(xlate.Uniform, 256, seed)
 	stop := make(chan struct{})
 	var o outcome
 	done := outcome{seconds: 1}
@@ -117,7 +118,7 @@ func (r *run) other(ctx context.Context, name string, seed uint64) (l load) {
 		l.most = blocks
 	}
 	l.far = r.open(ctx, r.d, t)
-	if l.at = pattern(Permuted, blocks, seed); name == loadUntouched {
+	if l.at = pattern(xlate.Permuted, blocks, seed); name == loadUntouched {
 		return l
 	}
 	warm := l

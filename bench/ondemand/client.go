@@ -7,6 +7,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
+	"multiedge/bench/xlate"
 	"multiedge/edge"
 	"multiedge/edge/space"
 )
@@ -129,7 +130,7 @@ func (r *run) one(ctx context.Context, site string, size int, t Target, blocks i
 	}
 	l.far = r.open(ctx, r.d, t)
 	defer l.far.c.Close()
-	l.at = pattern(Permuted, blocks, 1)
+	l.at = pattern(xlate.Permuted, blocks, 1)
 	usage := func() space.Usage {
 		if l.atNear {
 			return kit.Get(space.UsageOf(ctx, l.near))

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"math/rand/v2"
 	"time"
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
+	"multiedge/bench/xlate"
 	"multiedge/edge"
 	"multiedge/edge/space"
 )
@@ -126,36 +126,7 @@ func stopped(c <-chan struct{}) bool {
 	}
 }
 
-// Patterns in which blocks are used.
-const (
-	Cyclic   = "cyclic"
-	Permuted = "permuted" // cyclic in no order of addresses, so that nothing is foreseen
-	Uniform  = "uniform"
-	Zipf     = "zipf" // the use of a block is as one over its rank
-)
-
-// Patterns are those that a sweep takes.
-var Patterns = []string{Cyclic, Permuted, Uniform, Zipf}
-
 // pattern returns which of n blocks is used next.
 func pattern(name string, n int, seed uint64) func() int {
-	random := rand.New(rand.NewPCG(seed, uint64(n)))
-	i := -1
-	switch name {
-	case Cyclic:
-		return func() int { i++; return i % n }
-	case Permuted:
-		order := random.Perm(n)
-		return func() int { i++; return order[i%n] }
-	case Uniform:
-		return func() int { return random.IntN(n) }
-	case Zipf:
-		z, order := rand.NewZipf(random, 1.01, 1, uint64(n-1)), random.Perm(n)
-		if n == 1 {
-			return func() int { return 0 }
-		}
-		return func() int { return order[z.Uint64()] }
-	}
-	kit.Fail("no pattern %q; choose from %v", name, Patterns)
-	return nil
+	return kit.Get(xlate.Pattern(name, n, seed))
 }

@@ -3,8 +3,6 @@ package ondemand
 import (
 	"bytes"
 	"math"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,55 +10,6 @@ import (
 	"multiedge/bench/report"
 	"multiedge/edge/space"
 )
-
-// Cyclic patterns use every block once before any comes again, so that a set beyond the budget always misses; uniform
-// ones use all alike; of Zipf's, the first ranks have most uses. The same seed gives the same order.
-func TestPatterns(t *testing.T) {
-	const n = 64
-	uses := func(name string, rounds int) (count [n]int, first []int) {
-		next, again := pattern(name, n, 7), pattern(name, n, 7)
-		for i := range rounds * n {
-			b := next()
-			if b != again() {
-				t.Fatalf("%s: the same seed gives another order", name)
-			}
-			if count[b]++; i < n {
-				first = append(first, b)
-			}
-		}
-		return count, first
-	}
-	for _, name := range []string{Cyclic, Permuted} {
-		count, first := uses(name, 5)
-		if slices.Min(count[:]) != 5 || slices.Max(count[:]) != 5 {
-			t.Errorf("%s: blocks are used %v times", name, count)
-		}
-		if inOrder := slices.IsSorted(first); inOrder != (name == Cyclic) {
-			t.Errorf("%s: in the order of addresses: %v", name, inOrder)
-		}
-	}
-	if count, _ := uses(Uniform, 1000); slices.Min(count[:]) < 800 || slices.Max(count[:]) > 1200 {
-		t.Errorf("uniform: blocks are used %v times", count)
-	}
-	count, _ := uses(Zipf, 1000)
-	slices.Sort(count[:])
-	if most := sum(count[n-n/4:]); most < n*1000/2 || count[0] == 0 {
-		t.Errorf("zipf: the most used quarter is used %d times of %d, the least %d", most, n*1000, count[0])
-	}
-	if pattern(Zipf, 1, 1)() != 0 {
-		t.Error("zipf: of one block another is used")
-	}
-	if err := kit.Try(func() { pattern("sideways", n, 1) }); err == nil || !strings.Contains(err.Error(), Permuted) {
-		t.Errorf("an unknown pattern: %v", err)
-	}
-}
-
-func sum(v []int) (n int) {
-	for _, x := range v {
-		n += x
-	}
-	return n
-}
 
 func TestShares(t *testing.T) {
 	before := space.Usage{Lookups: 10, Hits: 4, Cold: 1, Capacity: 2}

@@ -11,6 +11,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/kit/kittest"
 	"multiedge/bench/report"
+	"multiedge/bench/xlate"
 	"multiedge/internal/lab"
 )
 
@@ -26,7 +27,7 @@ func TestOnDemand(t *testing.T) {
 		Config: "misses = \"park\"\n"})
 	shown := 0
 	spec := Spec{Parts: Parts, Cell: 0.02, Rounds: 1, Budget: 4 << 20, Sizes: []int{8, 64 << 10}, Sets: []int{50, 200},
-		Policies: []string{"lru", "mru"}, Patterns: []string{Cyclic}}
+		Policies: []string{"lru", "mru"}, Patterns: []string{xlate.Cyclic}}
 	res, err := InLab.Run(ctx, c, spec, func(string, float64) { shown++ })
 	kittest.Must(t, err)
 	fits := func(p *Point) bool { return p.Set <= 50 && p.Latency.Count >= 50 }
@@ -53,7 +54,7 @@ func TestOnDemand(t *testing.T) {
 	}
 	for _, p := range res.Foresights {
 		if p.Missed == 0 || len(p.Rates) != 1 || len(p.Whole) != 1 || p.Rates[0] <= 0 || p.Latency.P50 <= 0 ||
-			p.Pattern == Cyclic && p.Prefetched == 0 {
+			p.Pattern == xlate.Cyclic && p.Prefetched == 0 {
 			t.Errorf("%+v", p)
 		}
 	}

@@ -122,7 +122,7 @@ func (r *Result) sizeFigure(kind string) figure.Figure {
 	}
 	for style, size := range r.Sizes {
 		of := r.points(func(p *Point) bool {
-			return p.Kind == kind && p.Bytes == size && p.Policy == "lru" && p.Pattern == Uniform
+			return p.Kind == kind && p.Bytes == size && p.Policy == "lru" && p.Pattern == xlate.Uniform
 		})
 		l := figure.Line{Style: style}
 		for _, o := range of {

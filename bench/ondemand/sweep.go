@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/xlate"
 	"multiedge/edge"
 )
 
@@ -15,7 +16,7 @@ func (r *run) sweep(ctx context.Context) {
 	for _, kind := range []string{"write", "read"} {
 		for _, size := range r.Sizes {
 			for _, set := range append([]int{0}, r.Sets...) {
-				points = append(points, Point{Kind: kind, Bytes: size, Set: set, Policy: "lru", Pattern: Uniform})
+				points = append(points, Point{Kind: kind, Bytes: size, Set: set, Policy: "lru", Pattern: xlate.Uniform})
 			}
 		}
 	}

@@ -4,27 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/report"
 	"multiedge/edge/space"
 	"multiedge/regmem"
 )
 
 const turns = 200
-
-// least returns what a call of f takes in nanoseconds, the least of many turns of n: other programs only add.
-func least(n int, f func(i int)) float64 {
-	best := time.Duration(1 << 62)
-	for range turns {
-		start := time.Now()
-		for i := range n {
-			f(i)
-		}
-		best = min(best, time.Since(start))
-	}
-	return float64(best) / float64(n)
-}
 
 // checks measures the library's look at 1 to 32 chunks, all of which are pinned.
 func (r *run) checks(ctx context.Context) {
@@ -35,7 +22,7 @@ func (r *run) checks(ctx context.Context) {
 	for n := 1; n <= most; n *= 2 {
 		all := true
 		const looks = 1000
-		ns := least(1, func(int) {
+		ns := report.Least(turns, 1, func(int) {
 			for range looks {
 				all = space.Resident(mem, 0, n*chunk) && all
 			}
@@ -73,7 +60,7 @@ func lookups() (all []Timing) {
 	}
 	var none regmem.Backing
 	calls := 0
-	base := least(len(order), func(i int) {
+	base := report.Least(turns, len(order), func(i int) {
 		if none != nil || order[i] == 1<<63 {
 			calls++
 		}
@@ -82,7 +69,7 @@ func lookups() (all []Timing) {
 		name string
 		of   uint64
 	}{{"look-up, hot", few}, {"look-up, cold", size / regmem.MinChunk}} {
-		all = append(all, Timing{What: c.name, Ns: max(least(len(order), touch(c.of))-base, 0)})
+		all = append(all, Timing{What: c.name, Ns: max(report.Least(turns, len(order), touch(c.of))-base, 0)})
 	}
 	return all
 }

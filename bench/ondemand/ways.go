@@ -10,6 +10,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
+	"multiedge/bench/xlate"
 	"multiedge/edge"
 	"multiedge/edge/space"
 )
@@ -27,7 +28,7 @@ func (r *run) ways(ctx context.Context) {
 		make func(ctx context.Context, blocks int) source
 	}{{"registered whole", r.wholly}, {"space", r.spaced}, {"registered for each transfer", r.eachTime},
 		{"cache of registrations", r.cached}, {"copied", r.copied}}
-	sets, patterns := []int{50, 200}, []string{Permuted, Zipf}
+	sets, patterns := []int{50, 200}, []string{xlate.Permuted, xlate.Zipf}
 	for i, set := range sets {
 		for j, name := range patterns {
 			for k, way := range all {

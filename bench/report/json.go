@@ -32,14 +32,14 @@ func (j *jsonWriter) Close() error {
 		j.f.Results = []Row{} // an empty list, not null
 	}
 	j.f.Busy = j.f.Disturbances()
-	return j.f.Write(j.w)
+	return Indented(j.w, &j.f)
 }
 
-// Write writes f as indented JSON.
-func (f *File) Write(w io.Writer) error {
+// Indented writes v as JSON for people to read.
+func Indented(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return enc.Encode(f)
+	return enc.Encode(v)
 }
 
 // jsonlWriter writes one line for each row.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -61,6 +62,19 @@ func (r *Recorder) Summary(scale float64) Latency {
 		Count: r.Count(), Min: float64(r.h.Min()) * scale, Mean: r.h.Mean() * scale, Stddev: r.h.StdDev() * scale,
 		P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), P9999: q(99.99), Max: float64(r.h.Max()) * scale,
 	}
+}
+
+// Least returns the nanoseconds of a call of f: the least mean of many batches of n, since other programs only add.
+func Least(batches, n int, f func(i int)) float64 {
+	best := time.Duration(math.MaxInt64)
+	for range batches {
+		start := time.Now()
+		for i := range n {
+			f(i)
+		}
+		best = min(best, time.Since(start))
+	}
+	return float64(best) / float64(n)
 }
 
 // Spread sums values up: how many there are, the one in the middle, and their range.

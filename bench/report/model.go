@@ -244,3 +244,11 @@ func (r *Row) Contender() string {
 	}
 	return name
 }
+
+// Rated fills in the rates that follow from bytes, operations and seconds, and returns r.
+func (r *Row) Rated() *Row {
+	if r.Seconds > 0 {
+		r.Throughput, r.OperationsPerSecond = float64(r.Bytes)/r.Seconds, float64(r.Operations)/r.Seconds
+	}
+	return r
+}

@@ -37,9 +37,7 @@ func fill(r *report.Row, s *Spec, out *outcome, here *Reading, there *Report) {
 	if s.serverSends() {
 		r.Seconds = max(r.Seconds, there.Seconds)
 	}
-	if r.Seconds > 0 {
-		r.Throughput, r.OperationsPerSecond = float64(r.Bytes)/r.Seconds, float64(r.Operations)/r.Seconds
-	}
+	r.Rated()
 	if s.serverSends() && r.Seconds > 0 {
 		size := float64(s.Size)
 		r.EachWay = []float64{float64(out.sent) * size / r.Seconds, float64(there.Sent) * size / r.Seconds}

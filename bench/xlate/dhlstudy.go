@@ -205,39 +205,35 @@ func (r *runner) dhlFigures() (figs []figure.Figure) {
 		kinds, colours := t.Columns[1:5], []int{0, 5, 1, 4}
 		f := figure.Figure{ID: "figure5", Title: "Figure 5: misses by path and kind", Legend: boxes(kinds, colours),
 			Caption: "For each size and line, bars of 2, 4 and 8 ways."}
-		for _, a := range r.apps {
-			p := figure.Panel{Title: a.name, XLabel: "cache size (K entries), line",
-				YLabel: "misses for each lookup (%)", Width: 1.25}
+		r.panels(&f, "cache size (K entries), line", "misses for each lookup (%)", func(p *figure.Panel) {
+			p.Width = 1.25
 			for _, c := range dhlSizes {
 				for _, l := range dhlLines {
 					p.Names = append(p.Names, fmt.Sprintf("%d,%d", c>>10, l))
 					var group []figure.Bar
 					for _, w := range dhlWays {
-						group = append(group, t.stack(a.name+" "+DHLConfig{c, l, w, 0, 0}.Name(), kinds, colours))
+						group = append(group, t.stack(p.Title+" "+DHLConfig{c, l, w, 0, 0}.Name(), kinds, colours))
 					}
 					p.Bars = append(p.Bars, group)
 				}
 			}
-			f.Panels = append(f.Panels, p)
-		}
+		})
 		figs = append(figs, f)
 	})
 	r.with("figure6", func(t *Table) {
 		kinds, colours := t.Columns[1:], []int{0, 1, 2, 3}
 		f := figure.Figure{ID: "figure6", Title: "Figure 6: speedup by the model", Caption: t.Caption,
 			Legend: boxes(kinds, colours)}
-		for _, a := range r.apps {
-			p := figure.Panel{Title: a.name, XLabel: "entries of a line", YLabel: "speedup"}
+		r.panels(&f, "entries of a line", "speedup", func(p *figure.Panel) {
 			for _, l := range dhlLines {
 				p.Names = append(p.Names, fmt.Sprint(l))
 				var group []figure.Bar
 				for i := range kinds {
-					group = append(group, t.stack(fmt.Sprintf("%s L%d", a.name, l), kinds[i:i+1], colours[i:]))
+					group = append(group, t.stack(fmt.Sprintf("%s L%d", p.Title, l), kinds[i:i+1], colours[i:]))
 				}
 				p.Bars = append(p.Bars, group)
 			}
-			f.Panels = append(f.Panels, p)
-		}
+		})
 		figs = append(figs, f)
 	})
 	return figs

@@ -28,13 +28,10 @@ type Papers struct {
 		Table8 []MissRow         `json:"table8"`
 	} `json:"utlb"`
 	DHL struct {
-		Paper      string     `json:"paper"`
-		Total      [2]float64 `json:"total_kib"`  // memory of the NIC: static tables, dynamic
-		Lookup     [2]float64 `json:"lookup_kib"` // of it for lookups
-		VMH        [2]float64 `json:"vmh_kib"`    // of it for addresses
-		Delay      [2]float64 `json:"delay_us"`   // of a miss, until its handler runs: from, to
-		Processing [2]float64 `json:"processing_us"`
-		Overhead   float64    `json:"overhead_at_most"` // of run time, for all but one program
+		Paper    string     `json:"paper"`
+		VMH      [2]float64 `json:"vmh_kib"`          // memory of the NIC for addresses: static tables, dynamic
+		Delay    [2]float64 `json:"delay_us"`         // of a miss, until its handler runs: from, to
+		Overhead float64    `json:"overhead_at_most"` // of run time, for all but one program
 	} `json:"dhl"`
 	VMMC struct {
 		KernelCall map[string]float64 `json:"kernel_call_us"` // table 1: entry and exit
@@ -158,17 +155,13 @@ func (c *Costs) PerProcess(r Rates) float64 {
 
 // HostCosts is UTLB's table 1: microseconds by pages of one call.
 type HostCosts struct {
-	Pages    []float64 `json:"pages"`
-	CheckMin []float64 `json:"check_min"`
-	CheckMax []float64 `json:"check_max"`
-	Pin      []float64 `json:"pin"`
-	Unpin    []float64 `json:"unpin"`
+	Pages []float64 `json:"pages"`
+	Pin   []float64 `json:"pin"`
 }
 
 // NICosts is UTLB's table 2: microseconds by entries of one fetch.
 type NICosts struct {
 	Entries []float64 `json:"entries"`
-	DMA     []float64 `json:"dma"`
 	Miss    []float64 `json:"miss"`
 }
 

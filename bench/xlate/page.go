@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"multiedge/bench/figure"
+	"multiedge/bench/report"
 )
 
 //go:embed page.html.tmpl
@@ -59,11 +60,7 @@ func (s *Study) HTML(w io.Writer) error {
 }
 
 // JSON writes everything.
-func (s *Study) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", " ")
-	return enc.Encode(s)
-}
+func (s *Study) JSON(w io.Writer) error { return report.Indented(w, s) }
 
 // CSV writes a line for each cell of each table, and one for each trend and goal.
 func (s *Study) CSV(w io.Writer) error {

@@ -19,10 +19,6 @@ const (
 	PerProcess
 )
 
-var mechanisms = [...]string{"utlb", "intr", "per-process"}
-
-func (m Mechanism) String() string { return mechanisms[m] }
-
 // Config is what is simulated.
 type Config struct {
 	Mechanism Mechanism

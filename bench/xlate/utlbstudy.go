@@ -277,7 +277,7 @@ func (r *runner) synthetic() {
 		"lookup; the pattern has twice as many pages as may be pinned. Cyclic use is why an application wants its "+
 		"own policy: LRU always misses, MRU keeps half.",
 		append([]string{"pattern"}, policyNames()...)...)
-	for _, name := range Patterns {
+	for _, name := range synthetic {
 		l := kit.Get(NewLookups(kit.Get(Synthetic(name, 2*budget, 40*budget, r.o.Seed)), false))
 		t.Add(name, r.policyRow(&app{name: name, lookups: l}, budget)...)
 	}
@@ -317,14 +317,12 @@ func (r *runner) utlbFigures() (figs []figure.Figure) {
 		kinds, colours := t.Columns[1:], []int{0, 1, 4}
 		f := figure.Figure{ID: "figure7", Title: "Figure 7: why lookups miss", Caption: t.Caption,
 			Legend: boxes(kinds, colours)}
-		for _, a := range r.apps {
-			p := figure.Panel{Title: a.name, XLabel: "entries of the cache", YLabel: "misses for each lookup",
-				Names: sizeNames()}
+		r.panels(&f, "entries of the cache", "misses for each lookup", func(p *figure.Panel) {
+			p.Names = sizeNames()
 			for _, size := range sizeNames() {
-				p.Bars = append(p.Bars, []figure.Bar{t.stack(a.name+" "+size, kinds, colours)})
+				p.Bars = append(p.Bars, []figure.Bar{t.stack(p.Title+" "+size, kinds, colours)})
 			}
-			f.Panels = append(f.Panels, p)
-		}
+		})
 		figs = append(figs, f)
 	})
 	r.with("figure8", func(t *Table) {
@@ -342,21 +340,28 @@ func (r *runner) prefetchFigure(t *Table, id, suffix, title, label string) figur
 	for i, size := range []string{"1K", "4K", "16K"} {
 		f.Legend = append(f.Legend, figure.Entry{Text: size + " entries", Style: i})
 	}
-	for _, a := range r.apps {
-		p := figure.Panel{Title: a.name, XLabel: "entries fetched by a miss", YLabel: label, Names: t.Columns[1:]}
+	r.panels(&f, "entries fetched by a miss", label, func(p *figure.Panel) {
+		p.Names = t.Columns[1:]
 		for i, size := range []string{"1K", "4K", "16K"} {
 			for _, way := range []string{", pre-pinned", ""} {
 				l := figure.Line{Style: i, Thin: way == ""}
 				for x, column := range t.Columns[1:] {
-					v, _ := t.find(a.name+" "+size+way+suffix, column)
-					l.X, l.Y = append(l.X, float64(x)), append(l.Y, v)
+					l.X, l.Y = append(l.X, float64(x)), append(l.Y, t.get(p.Title+" "+size+way+suffix, column))
 				}
 				p.Lines = append(p.Lines, l)
 			}
 		}
+	})
+	return f
+}
+
+// panels adds a panel for each app to a figure, which fill makes by its title, the app's name.
+func (r *runner) panels(f *figure.Figure, x, y string, fill func(p *figure.Panel)) {
+	for _, a := range r.apps {
+		p := figure.Panel{Title: a.name, XLabel: x, YLabel: y}
+		fill(&p)
 		f.Panels = append(f.Panels, p)
 	}
-	return f
 }
 
 // costFigure draws the cost of a lookup over the size of the cache, ours and the paper's.
@@ -364,13 +369,12 @@ func (r *runner) costFigure(t *Table) figure.Figure {
 	f := figure.Figure{ID: "table4-cost", Title: "Cost of a lookup: UTLB and interrupts", Caption: "By the cost " +
 		"model on the rates of table 4. Solid: ours; dashed: from the paper's rates.",
 		Legend: []figure.Entry{{Text: "UTLB", Style: 0}, {Text: "interrupt", Style: 1}}}
-	for _, a := range r.apps {
-		p := figure.Panel{Title: a.name, XLabel: "entries of the cache", YLabel: "cost of a lookup " +
-			"(us)", Names: sizeNames()}
+	r.panels(&f, "entries of the cache", "cost of a lookup (us)", func(p *figure.Panel) {
+		p.Names = sizeNames()
 		for style, column := range []string{"cost", "cost, intr"} {
 			mine, theirs := figure.Line{Style: style}, figure.Line{Style: style, Thin: true}
 			for x, size := range sizeNames() {
-				c := t.cell(a.name+" "+size, column)
+				c := t.cell(p.Title+" "+size, column)
 				mine.X, mine.Y = append(mine.X, float64(x)), append(mine.Y, *c.Ours)
 				if c.Paper != nil {
 					theirs.X, theirs.Y = append(theirs.X, float64(x)), append(theirs.Y, *c.Paper)
@@ -381,8 +385,7 @@ func (r *runner) costFigure(t *Table) figure.Figure {
 				p.Lines = append(p.Lines, theirs)
 			}
 		}
-		f.Panels = append(f.Panels, p)
-	}
+	})
 	return f
 }
 

@@ -3,11 +3,11 @@ package xlate
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/report"
 )
 
 // VMMC's tables 1 to 4: what the kernel costs the user-managed TLB, on this host and under our traces.
@@ -20,7 +20,7 @@ func (r *runner) vmmcHost() {
 	f := &Facts.VMMC
 	calls := r.table("vmmc-table1", "VMMC table 1: a call of the kernel (us)", "Entry and exit, here of getppid; the "+
 		"least of many. Ours / the paper's.", "call", "Linux", "Windows NT")
-	call := least(1000, 16, func() { unix.Getppid() })
+	call := report.Least(1000, 16, func(int) { unix.Getppid() }) / 1000
 	calls.Add("entry and exit", beside(call, f.KernelCall["linux"]), Cell{Text: fmt.Sprint(f.KernelCall["nt"])})
 	most := f.Pages[len(f.Pages)-1] * PageBytes
 	mem, err := unix.Mmap(-1, 0, most, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
@@ -36,8 +36,8 @@ func (r *runner) vmmcHost() {
 		pin, unpin := math.Inf(1), math.Inf(1)
 		kit.Doing(func() {
 			for range 200 {
-				pin = min(pin, least(1, 1, func() { kit.Check(unix.Mlock(part)) }))
-				unpin = min(unpin, least(1, 1, func() { kit.Check(unix.Munlock(part)) }))
+				pin = min(pin, report.Least(1, 1, func(int) { kit.Check(unix.Mlock(part)) })/1000)
+				unpin = min(unpin, report.Least(1, 1, func(int) { kit.Check(unix.Munlock(part)) })/1000)
 			}
 		}, "pinning %d pages, for which RLIMIT_MEMLOCK may have to be raised", pages)
 		t.Add(fmt.Sprint(pages), beside(max(pin-call, 0), f.PinNT[i]), beside(max(unpin-call, 0), f.UnpinNT[i]))
@@ -46,19 +46,6 @@ func (r *runner) vmmcHost() {
 
 // PageBytes is the size of a page of the papers' hosts.
 const PageBytes = 4096
-
-// least returns the shortest time of a call, in microseconds, of n rounds of so many.
-func least(n, calls int, f func()) float64 {
-	best := math.Inf(1)
-	for range n {
-		start := time.Now()
-		for range calls {
-			f()
-		}
-		best = min(best, time.Since(start).Seconds()*1e6/float64(calls))
-	}
-	return best
-}
 
 // vmmcTraces is table 3 or 4, for the programs that the paper and we have.
 func vmmcTraces(r *runner, a *app, id, title string, paper map[string]HostRow) {

@@ -125,7 +125,7 @@ func (l *lookups) note(r memory.Record) {
 	l.Records = append(l.Records, r)
 }
 
-// write writes the trace: as text if the file's name ends in .txt.
+// write writes the trace, compressed unless the file's name ends in .txt.
 func (l *lookups) write(name string) error {
 	l.Nodes, l.Processes = 1, len(l.processes)
 	f, err := private(name)
@@ -135,7 +135,7 @@ func (l *lookups) write(name string) error {
 	if strings.HasSuffix(name, ".txt") {
 		err = l.WriteText(f)
 	} else {
-		err = l.WriteBinary(f)
+		err = l.Write(f)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -26,7 +26,7 @@ type traceCmd struct {
 	Write    string        `short:"w" placeholder:"FILE" predictor:"file" help:"Write a pcapng file for Wireshark; - is standard output."`
 	Count    uint64        `short:"c" placeholder:"N" help:"End after this number of frames."`
 	Duration time.Duration `short:"D" placeholder:"TIME" help:"End after this time."`
-	Lookups  bool          `help:"Record the memory that operations use, instead of frames, for edgestudy utlb and dhl --trace; -w names the file, which is text if the name ends in .txt."`
+	Lookups  bool          `help:"Record the memory that operations use, instead of frames, for edgestudy utlb and dhl --trace; -w names the file, which is compressed unless the name ends in .txt."`
 	Snap     int           `default:"256" placeholder:"BYTES" help:"Bytes to keep of each frame; 0: all (default: ${default})."`
 }
 

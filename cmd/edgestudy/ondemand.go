@@ -9,6 +9,7 @@ import (
 
 	"multiedge/bench/cli"
 	"multiedge/bench/ondemand"
+	"multiedge/bench/xlate"
 	"multiedge/internal/config"
 )
 
@@ -29,11 +30,11 @@ func (c *onDemandCmd) spec() ondemand.Spec {
 	s := ondemand.Spec{Parts: c.Only, Cell: float64(c.Duration) / 1e9, Rounds: c.Rounds, Budget: int(c.Budget),
 		Sizes: []int{8, 4096, 64 << 10, 1 << 20}, Sets: []int{1, 50, 100, 200, 400},
 		Policies: []string{"lru", "mru", "lfu", "mfu", "random"},
-		Patterns: []string{ondemand.Cyclic, ondemand.Uniform, ondemand.Zipf}}
+		Patterns: []string{xlate.Cyclic, xlate.Uniform, xlate.Zipf}}
 	if c.Quick {
 		s.Cell, s.Rounds, s.Budget = 0.06, 1, 8<<20
 		s.Sizes, s.Sets = []int{64 << 10}, []int{50, 200}
-		s.Policies, s.Patterns = []string{"lru", "mru"}, []string{ondemand.Cyclic, ondemand.Zipf}
+		s.Policies, s.Patterns = []string{"lru", "mru"}, []string{xlate.Cyclic, xlate.Zipf}
 	}
 	return s
 }

@@ -40,6 +40,9 @@ func ReadText(in io.Reader) (*Trace, error) {
 			if r, err = textRecord(f); err == nil {
 				err = t.check(&r, last)
 			}
+			if len(t.Records) == MaxRecords {
+				err = fmt.Errorf("%w: more than %d records", ErrFormat, MaxRecords)
+			}
 			t.Records, last = append(t.Records, r), r.Time
 		}
 		if err != nil {

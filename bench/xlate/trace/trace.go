@@ -1,8 +1,6 @@
 // Package trace holds traces of memory that communication touches: what a translation mechanism has to look up, in the
-// order of time. It reads and
-// writes them in a compact binary form and as text.
-//
-// The text form has a line for each record, after a head that gives the shape of the cluster:
+// order of time. It reads and writes them as text, which gzip may compress: a line for each record, after a head that
+// gives the shape of the cluster:
 //
 //	memtrace 1 nodes 4 processes 5
 //	1200 0 3 fetch 40003000 4096
@@ -12,6 +10,8 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -61,20 +61,31 @@ const (
 	MaxProcesses = 256
 	MaxAddr      = 1 << 47 // addresses end here, as those of user space do
 	MaxLength    = 1 << 31
+	MaxRecords   = 1 << 26
 	PageSize     = 4096
 	PageBits     = 12
 )
 
-// ErrFormat is what errors about bytes or text that are no trace wrap.
+// ErrFormat is what errors about text that is no trace wrap.
 var ErrFormat = errors.New("not a memory trace")
 
-// Read reads a trace in either form.
+// Write writes t as text that is compressed.
+func (t *Trace) Write(w io.Writer) error {
+	z := gzip.NewWriter(w)
+	return errors.Join(t.WriteText(z), z.Close())
+}
+
+// Read reads a trace as text, compressed or not.
 func Read(in io.Reader) (*Trace, error) {
 	b := bufio.NewReader(in)
-	if head, err := b.Peek(len(magic)); err == nil && string(head) == magic {
-		return ReadBinary(b)
+	if head, err := b.Peek(2); err != nil || !bytes.Equal(head, []byte{0x1f, 0x8b}) { // gzip begins so
+		return ReadText(b)
 	}
-	return ReadText(b)
+	z, err := gzip.NewReader(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return ReadText(z)
 }
 
 // checkShape refuses impossible clusters.

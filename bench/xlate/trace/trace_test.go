@@ -31,18 +31,7 @@ func drawTrace(t *rapid.T) *Trace {
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawTrace(t)
-		var b, text bytes.Buffer
-		if err := errors.Join(want.WriteBinary(&b), want.WriteText(&text)); err != nil {
-			t.Fatal(err)
-		}
-		for name, read := range map[string]func() (*Trace, error){
-			"binary": func() (*Trace, error) { return Read(&b) },
-			"text":   func() (*Trace, error) { return Read(&text) },
-		} {
-			if got, err := read(); err != nil || !reflect.DeepEqual(got, want) {
-				t.Fatalf("%s: %v, %+v, want %+v", name, err, got, want)
-			}
-		}
+		again(t, want)
 	})
 }
 
@@ -50,15 +39,15 @@ func TestEveryCutIsNoticed(t *testing.T) {
 	tr := &Trace{Nodes: 2, Processes: 2, Records: []Record{{Time: 300, Addr: 1 << 40, Length: 4096, Node: 1},
 		{Time: 301, Addr: 1, Length: 200, Process: 1, Op: Deposit}}}
 	var b bytes.Buffer
-	if err := tr.WriteBinary(&b); err != nil {
+	if err := tr.Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	for n := range b.Len() {
-		if _, err := ReadBinary(bytes.NewReader(b.Bytes()[:n])); !errors.Is(err, ErrFormat) {
+		if _, err := Read(bytes.NewReader(b.Bytes()[:n])); !errors.Is(err, ErrFormat) {
 			t.Errorf("the first %d of %d bytes: %v", n, b.Len(), err)
 		}
 	}
-	if _, err := ReadBinary(bytes.NewReader(append(b.Bytes(), 0))); !errors.Is(err, ErrFormat) {
+	if _, err := Read(bytes.NewReader(append(b.Bytes(), 0))); !errors.Is(err, ErrFormat) {
 		t.Errorf("a byte too many: %v", err)
 	}
 }
@@ -98,22 +87,7 @@ func TestPagesOfARange(t *testing.T) {
 	}
 }
 
-// FuzzBinary: whatever is accepted is legal, and comes back the same from both forms.
-func FuzzBinary(f *testing.F) {
-	var b bytes.Buffer
-	(&Trace{Nodes: 4, Processes: 5, Records: []Record{{Time: 9, Addr: 0x40003000, Length: 4096, Node: 3, Process: 4,
-		Op: Fetch}}}).WriteBinary(&b)
-	f.Add(b.Bytes())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		tr, err := ReadBinary(bytes.NewReader(data))
-		if err != nil {
-			return
-		}
-		again(t, tr)
-	})
-}
-
-// FuzzText is FuzzBinary for the text form.
+// FuzzText: whatever is accepted is legal, and comes back the same, compressed or not.
 func FuzzText(f *testing.F) {
 	f.Add("memtrace 1 nodes 4 processes 5\n1200 0 3 fetch 40003000 4096\n# and\n1201 3 4 deposit 0 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -125,16 +99,16 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-func again(t *testing.T, tr *Trace) {
+func again(t rapid.TB, tr *Trace) {
 	if err := tr.Check(); err != nil {
 		t.Fatal(err)
 	}
 	var b, text bytes.Buffer
-	if err := errors.Join(tr.WriteBinary(&b), tr.WriteText(&text)); err != nil {
+	if err := errors.Join(tr.Write(&b), tr.WriteText(&text)); err != nil {
 		t.Fatal(err)
 	}
-	one, err1 := ReadBinary(&b)
-	two, err2 := ReadText(&text)
+	one, err1 := Read(&b)
+	two, err2 := Read(&text)
 	if err1 != nil || err2 != nil || !reflect.DeepEqual(one, tr) || !reflect.DeepEqual(two, tr) {
 		t.Fatalf("%v, %v: %+v, %+v, %+v", err1, err2, tr, one, two)
 	}
