@@ -73,7 +73,8 @@ EXPORT int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 	(void)c;
 	*a = (struct ibv_device_attr){ .fw_ver = "multiedge", .node_guid = guid(), .sys_image_guid = guid(),
 		.max_mr_size = UINT64_C(1) << 40, .page_size_cap = ~(uint64_t)(PAGE - 1), .vendor_id = VENDOR,
-		.vendor_part_id = 1, .hw_ver = 1, .max_qp = MAX_QP, .max_qp_wr = MAX_WR, .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN,
+		.vendor_part_id = 1, .hw_ver = 1, .max_qp = MAX_QP, .max_qp_wr = MAX_WR,
+		.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN,
 		.max_sge = MAX_SGE, .max_sge_rd = MAX_SGE, .max_cq = MOST, .max_cqe = 1 << 20, .max_mr = MOST, .max_pd = MOST,
 		.max_qp_rd_atom = 16, .max_res_rd_atom = 16 * MAX_QP, .max_qp_init_rd_atom = 16, .atomic_cap = IBV_ATOMIC_GLOB,
 		.max_ah = MOST, .max_srq = 64, .max_srq_wr = MAX_WR, .max_srq_sge = MAX_SGE, .max_pkeys = 1,

@@ -78,7 +78,8 @@ bool maps_heap(uintptr_t at, struct mapping *heap)
 }
 
 /* The size of an allocation that malloc mapped at that page, by what malloc (of glibc) writes at its beginning:
- * nothing, and the size with the second bit set; 0: there is none. A copy by the kernel, since the page may go at any time. */
+ * nothing, and the size with the second bit set; 0: there is none. A copy by the kernel, since the page may go at any
+ * time. */
 static size_t allocated(uintptr_t page)
 {
 	size_t head[2];

@@ -50,7 +50,7 @@ struct link { /* link.c */
 	enum linking state;
 	bool closing;          /* a thread waits in link_close */
 	edge_conn *conn;
-	edge_conn *back;       /* NULL, or the other end of conn, of a queue pair that is its own peer: messages arrive there */
+	edge_conn *back;       /* of a queue pair that is its own peer: the other end, where messages arrive; or NULL */
 	char node[65];         /* of the peer, as it is dialled */
 	uint32_t high;         /* half of the keys of the peer's protection domain */
 	int err;               /* why it is broken */

@@ -29,7 +29,8 @@ int main(int argc, char **argv)
 {
 	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		fprintf(argc < 2 ? stderr : stdout, "usage: edge-verbs [--sysfs] PROGRAM [ARGUMENT...]\n\nRuns a program of "
-		        "RDMA NICs over the daemon edged; --sysfs: with the files of a NIC in /sys and /dev. See edge-verbs(1).\n");
+		        "RDMA NICs over the daemon edged; --sysfs: with the files of a NIC in /sys and /dev. "
+		        "See edge-verbs(1).\n");
 		return argc < 2 ? 2 : 0;
 	}
 	bool sysfs = strcmp(argv[1], "--sysfs") == 0;
