@@ -189,6 +189,8 @@ func TestCubicBesideTCP(t *testing.T) {
 		ours, theirs := besides(t, CubicParams{}, func() *wire {
 			return &wire{frame: slowFrame, delay: rtt / 2, queue: queue}
 		}, rtt/2, c.lanes, warm, 2*warm)
+		t.Logf("rtt %v, buffer of %.2f BDP, %d lanes: %.2f and %.2f, index %.3f", rtt, c.depth, c.lanes, ours, theirs,
+			jain(ours, theirs))
 		if j := jain(ours, theirs); j < 0.9 || ours+theirs < 0.85 {
 			t.Errorf("rtt %v, buffer of %.2f BDP, %d lanes: %.2f and %.2f, index %.3f", rtt, c.depth, c.lanes, ours,
 				theirs, j)
@@ -202,6 +204,7 @@ func TestCubicBesideTCPPoliced(t *testing.T) {
 	ours, theirs := besides(t, CubicParams{}, func() *wire {
 		return &wire{frame: 121, delay: rtt / 2, police: 1e9 / float64(slowFrame), burst: 50}
 	}, rtt/2, 8, 5*time.Second, 10*time.Second)
+	t.Logf("%.2f and %.2f, index %.3f", ours, theirs, jain(ours, theirs))
 	if j := jain(ours, theirs); j < 0.8 {
 		t.Errorf("%.2f and %.2f, index %.3f", ours, theirs, j)
 	}

@@ -96,7 +96,7 @@ func TestStudy(t *testing.T) {
 	for _, workload := range []string{"websearch", permutation, incast} {
 		s := spec(workload)
 		if workload == incast {
-			s.Fails, s.Time, s.Buffer = 1, 2*time.Millisecond, 1<<20
+			s.Fails, s.Time, s.Buffer = 1, 6*time.Millisecond, 1<<20
 		}
 		page := func() (string, []*Result) {
 			steps, shown := 0, 0.0

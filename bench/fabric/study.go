@@ -203,9 +203,9 @@ func (s *Spec) totalsFigure(results []*Result) figure.Figure {
 
 // Why the goals are missed, where they are.
 const (
-	whyShort = "the engine's window follows delay, with a target of 250 us that is long beside a data centre's round " +
-		"trips of 10 us: queues grow to it, where DCTCP keeps them at the threshold of marks"
-	whyIncast = "the window follows delay with a least of 4 frames; many senders fill a buffer with those alone"
+	whyShort = "a session begins with 32 frames, more than DCTCP's 10, which lengthens the queues of others; and up " +
+		"to 48 KiB of a host's other flows precede a short one at its NIC, where the model has two packets"
+	whyIncast = "sessions begin with windows of 32 frames, before any mark came back: all drops are of the first rounds"
 	whyFrames = "sealed frames have 100 bytes of headers more than TCP's packets, 7 % of a link at an MTU of 1500"
 )
 

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// SetRules has the router of a host's port treat what it forwards by rules of nftables, each a line such as "ip ecn ect0
-// ip ecn set ce"; without any it forwards everything as it is. It takes packets as the host sent them: one that is to be
-// cut up later is one packet.
+// SetRules has the router of a host's port treat what it forwards by rules of nftables, each a line such as "ip ecn
+// ect0 ip ecn set ce"; without any it forwards everything as it is. It takes packets as the host sent them: one that is
+// to be cut up later is one packet.
 func (k *Link) SetRules(host int, rules ...string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -438,14 +438,14 @@ func (p *Tx) onAlive(now mono.Time) {
 // hastenParts is how many acknowledgements in a window keep frames leaving.
 const hastenParts = 4
 
-// Hastens reports whether the frame of that number, which leaves now, is to be acknowledged at once: of small windows a
-// peer acknowledges too much together, or waits in vain for more.
+// Hastens reports whether the frame of that number, which leaves now, is to be acknowledged at once: windows of fewer
+// frames than a peer acknowledges together would stand still until its delay has passed.
 func (p *Tx) Hastens(pn uint64) bool {
 	if p.Set.net.Links[p.Link].Congestion == nil {
 		return false
 	}
-	part := p.Cwnd.Frames() / hastenParts
-	if part >= float64(p.Set.net.cfg.Profile.Acks.Every) || float64(pn-p.askedPN) < part {
+	window := p.Cwnd.Frames()
+	if window >= float64(p.Set.net.cfg.Profile.Acks.Every) || float64(pn-p.askedPN) < window/hastenParts {
 		return false
 	}
 	p.askedPN = pn
