@@ -97,7 +97,7 @@ func (t *Tracker) Commit(pn uint64, now mono.Time) (gap, reordered bool) {
 			t.raiseFloor()
 		}
 		if t.hole.open && pn == t.hole.first {
-			t.hole.first = t.nextMissing(pn)
+			t.hole.first, t.hole.at = t.nextMissing(pn), now
 			t.hole.open = t.hole.first < t.next
 		}
 		return false, true

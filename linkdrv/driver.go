@@ -147,8 +147,7 @@ type Options struct {
 	// Listen is where a link of KindIP listens, as ParseListen reads it: such a link is no interface. Empty: the link
 	// is the interface of the name.
 	Listen string
-	// ECN has the datagrams of KindIP ask routers for marks of congestion (TxFrame.Capable), and those that arrive say
-	// theirs (Sourcer).
+	// ECN has the datagrams of KindIP ask routers for marks of congestion (TxFrame.Capable).
 	ECN bool
 	// DSCP is the upper six bits of their traffic class.
 	DSCP int

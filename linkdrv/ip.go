@@ -32,7 +32,7 @@ type Sourcer interface {
 	// Sources are the origins of the frames of the latest Recv, in their order, until the next one. It is for the
 	// goroutine that calls Recv.
 	Sources() []Addr
-	// Marks are what the IP headers of these frames said of congestion; all NotECT without Options.ECN.
+	// Marks are what the IP headers of these frames said of congestion; also without Options.ECN.
 	Marks() []frame.ECN
 }
 

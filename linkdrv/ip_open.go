@@ -326,16 +326,15 @@ func (d *ipDriver) configure(fd int, every, shared bool) error {
 		level, opt, v int
 		name          string
 	}
-	ecn := on(d.tos&int(frame.ECT0) != 0)
 	options := []option{{unix.IPPROTO_UDP, unix.UDP_GRO, 1, "UDP_GRO"},
 		{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, "IP_MTU_DISCOVER"},
-		{unix.IPPROTO_IP, unix.IP_TOS, d.tos, "IP_TOS"}, {unix.IPPROTO_IP, unix.IP_RECVTOS, ecn, "IP_RECVTOS"},
+		{unix.IPPROTO_IP, unix.IP_TOS, d.tos, "IP_TOS"}, {unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "IP_RECVTOS"},
 		{unix.SOL_SOCKET, unix.SO_REUSEPORT, on(shared), "SO_REUSEPORT"}}
 	if d.wide {
 		options = append(options, option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, on(!every), "IPV6_V6ONLY"},
 			option{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, "IPV6_MTU_DISCOVER"},
 			option{unix.IPPROTO_IPV6, unix.IPV6_TCLASS, d.tos, "IPV6_TCLASS"},
-			option{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, ecn, "IPV6_RECVTCLASS"})
+			option{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1, "IPV6_RECVTCLASS"})
 	}
 	for _, o := range options {
 		if err := setOption(fd, o.level, o.opt, o.v, o.name); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"multiedge/internal/config"
@@ -152,6 +153,9 @@ func (c *peersAddCmd) Run(g *globals) error {
 			return fmt.Errorf("the key comes first: edgectl peers add %s %s", c.Name, c.Key)
 		}
 		return err
+	}
+	if slices.Contains(c.Allow, "") {
+		return errors.New("--allow names no network; leave it out, and the peer may be anywhere")
 	}
 	file, running, err := c.find(g)
 	if err != nil {

@@ -76,8 +76,9 @@ func unanswered(name string, r *daemon.PingReport, all []inspect.AuthorisedStatu
 	list := strings.Join(ports, ", ")
 	f.Text = fmt.Sprintf("no answer from %s", strings.ReplaceAll(all[i].Endpoints, ",", ", "))
 	f.Remedy = fmt.Sprintf("there: systemctl status edged; ss -ulpn shows who has UDP port %s; the security group or "+
-		"firewall rule to open is inbound UDP %s from this host, with nftables: nft add rule inet filter input udp "+
-		"dport { %s } accept; and edgectl peers list there must have this node's key", list, list, list)
+		"firewall rule to open is inbound UDP %s from this host, and the ports above it if edged there has several "+
+		"shards, with nftables: nft add rule inet filter input udp dport { %s } accept; and edgectl peers list there "+
+		"must have this node's key", list, list, list)
 	return f
 }
 

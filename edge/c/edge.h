@@ -145,7 +145,8 @@ EDGE_API int edge_open(edge_device **dev, const edge_config *config, int timeout
  * send what they were given. */
 EDGE_API void edge_device_close(edge_device *dev, int timeout_ms);
 /* Waits until the peers have what was written to streams, those that were closed among them: before exec, which ends
- * the device with the program. With timeout_ms 0 it looks once, and no descriptor tells when to look again. */
+ * the device with the program. With timeout_ms 0 it looks once; no descriptor becomes readable when it is
+ * time to look again. */
 EDGE_API int edge_device_drain(edge_device *dev, int timeout_ms);
 /* 0 while attached; EDGE_ERR_DAEMON_DOWN while the device looks for a daemon. */
 EDGE_API int edge_device_error(edge_device *dev);
@@ -339,7 +340,8 @@ typedef struct edge_piece {
 } edge_piece;
 
 /* One operation. Post copies it. The bytes that local or pieces name are the operation's until it is done: unchanged
- * under a write or send, untouched under a read or receive. Clear the struct first: fields are added in the place of reserved ones. */
+ * under a write or send, untouched under a read or receive. Clear the struct first: fields are added in the place of reserved
+ * ones. */
 typedef struct edge_work {
 	int kind;
 	uint32_t flags;
@@ -352,8 +354,8 @@ typedef struct edge_work {
 	edge_remote *remote;
 	uint64_t remote_off;
 	void *context;           /* not NULL: edge_completions returns it when the operation has ended. Of a receive: needed */
-	const edge_piece *pieces; /* but of an atomic: up to EDGE_MAX_PIECES, in place of local, local_off and size; */
-	uint32_t npieces;        /* gathered or scattered into in their order, each but the last below 4 GiB */
+	const edge_piece *pieces; /* up to EDGE_MAX_PIECES in place of local, local_off and size, gathered from */
+	uint32_t npieces;        /* or scattered into in their order, each but the last below 4 GiB. Not of an atomic */
 	int func;                /* of an atomic: enum edge_func. Its size is 4 or 8, it has no local memory */
 	uint64_t operand, compare;
 	uint64_t *result;        /* gets what was there before the atomic is done; NULL: not wanted */
@@ -481,9 +483,10 @@ EDGE_API ssize_t edge_stream_peek(edge_stream *stream, void *p, size_t size, int
 /* Gives the bytes to the transport and returns how many: all, or fewer when time is over or the stream ends. Like
  * TCP, it returns before the peer has them. */
 EDGE_API ssize_t edge_stream_write(edge_stream *stream, const void *p, size_t size, int timeout_ms);
-/* The same of bytes that fill puts into the stream's registered memory, which saves their copy: up to size of them, from
- * byte at of the size bytes on. It returns how many it put, fewer at their end, 0 or less if there are none: then the
- * call returns what was given before. It may be asked for the same bytes again, and must not use the stream. */
+/* Like edge_stream_write, of bytes that fill puts into the stream's registered memory, which saves a copy. fill puts up
+ * to size bytes, those from offset at of the whole on, and returns how many: fewer at their end, 0 or less if there are
+ * none, and then the call returns what was given before. fill may be asked for the same bytes again, and must not use
+ * the stream. */
 EDGE_API ssize_t edge_stream_fill(edge_stream *stream, ssize_t (*fill)(void *arg, size_t at, void *to, size_t size),
                                   void *arg, size_t size, int timeout_ms);
 /* Tells the peer that nothing more is written; it reads 0 after the rest. Reading goes on. It does not wait. */

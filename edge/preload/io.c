@@ -512,8 +512,8 @@ static ssize_t copy_file(struct sock *s, int out, int in, off_t *offset, size_t 
 	struct source from = {.file = in, .at = offset ? *offset : lseek(in, 0, SEEK_CUR)};
 	if (from.at < 0)
 		return fail_with(EINVAL);
-	struct stat st; /* at the end of the file the call must not wait for room */
-	if (fstat(in, &st) == 0 && S_ISREG(st.st_mode) && (off_t)n > st.st_size - from.at)
+	struct stat st; /* at the end of the file the call must not wait for room; files of /proc say they have no bytes */
+	if (fstat(in, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && (off_t)n > st.st_size - from.at)
 		n = from.at < st.st_size ? (size_t)(st.st_size - from.at) : 0;
 	ssize_t r = transmit_from(s, out, &from, n, 0);
 	if (r == 0 && from.err)

@@ -9,6 +9,7 @@
  * of its receives there, and only one while there are MANY in all. */
 enum { OF_ONE = 256, MANY = 2048, MOST = 3584 };
 static unsigned receives;
+static bool no_lists; /* the daemon had no room for the pieces of a receive: further ones are copied (ABI A6.14) */
 
 void recv_report(struct recv *r, struct qp *q)
 {
@@ -48,6 +49,7 @@ void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
 {
 	r->posted = false;
 	receives--;
+	no_lists |= c->err == EDGE_ERR_QUOTA;
 	r->err = c->err;
 	r->size = (uint32_t)c->size;
 	r->imm = c->imm;
@@ -66,7 +68,7 @@ static void received(struct work *w, const edge_completion *c)
 	struct qp *q = r->qp;
 	q->pending--;
 	recv_take(r, PD(q), c);
-	if (c->err != 0 && c->err != EDGE_ERR_TOO_LONG && q->qp.state != IBV_QPS_ERR)
+	if (c->err != 0 && c->err != EDGE_ERR_TOO_LONG && c->err != EDGE_ERR_QUOTA && q->qp.state != IBV_QPS_ERR)
 		return; /* the connection has ended: see above */
 	r->done = true;
 	if (q->qp.state == IBV_QPS_ERR)
@@ -86,12 +88,13 @@ bool recv_room(unsigned posted, unsigned most)
 void recv_forked(void)
 {
 	receives = 0;
+	no_lists = false;
 }
 
 /* Whether the daemon takes receives in several pieces; an older one does not. */
 static bool scatters(void)
 {
-	return edge_device_features(lib.dev) & EDGE_FEATURE_SCATTER;
+	return !no_lists && edge_device_features(lib.dev) & EDGE_FEATURE_SCATTER;
 }
 
 int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue)

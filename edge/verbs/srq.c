@@ -32,8 +32,15 @@ static void received(struct work *w, const edge_completion *c)
 	struct srq *s = r->srq;
 	struct qp *q = c->conn != NULL ? link_qp(c->conn) : NULL;
 	s->pending--;
-	s->posted--;
 	recv_take(r, (struct pd *)s->srq.pd, c);
+	if (c->err == EDGE_ERR_QUOTA) { /* it is posted again, without pieces */
+		if ((r->next = s->waiting) == NULL)
+			s->last_waiting = &r->next;
+		s->waiting = r;
+		srq_issue(s);
+		return;
+	}
+	s->posted--;
 	if (q != NULL)
 		recv_report(r, q);
 	r->next = s->unused;

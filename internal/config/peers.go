@@ -81,6 +81,9 @@ func parsePeers(list []Peer) (out []secure.Peer, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("peer %q: %w", p.Name, err)
 		}
+		if slices.Contains(p.Allow, "") {
+			return nil, fmt.Errorf("peer %q: allow names no network; leave it out, and the peer may be anywhere", p.Name)
+		}
 		one := secure.Peer{Name: p.Name, Key: key, Endpoints: strings.Join(p.Endpoints, ","),
 			Allow: strings.Join(p.Allow, ",")}
 		if _, err := secure.NewPeers(one); err != nil {

@@ -31,19 +31,20 @@ func TestIPLinks(t *testing.T) {
 		"further apart": func(c *Config) {
 			c.Shards, c.Links[1] = 3, Link{Listen: ":9472"}
 		},
-		"did you mean": func(c *Config) { c.Links[0].Congestion = "wen" },
-		"profile":      func(c *Config) { c.Links[1].Congestion = "wan" },
-		"link.ecn":     func(c *Config) { c.Links[0].ECN = "on" },
-		"no router":    func(c *Config) { c.Links[1].ECN = ECNOff },
-		"link.dscp":    func(c *Config) { c.Links[0].DSCP = 64 },
-		"link.lanes":   func(c *Config) { c.Links[0].Lanes = 17 },
-		"interface":    func(c *Config) { c.Links[1].Lanes = 2 },
-		"each lane":    func(c *Config) { c.Links = manyLanes(5) },
-		"copy":         func(c *Config) { c.Copy = CopyShuffle },
-		"listed twice": func(c *Config) { c.Links[1] = c.Links[0] },
-		"64 bytes":     func(c *Config) { c.Links[0].Name = strings.Repeat("x", 65) },
-		"endpoint":     func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Endpoints: []string{"here"}}} },
-		"allow":        func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Allow: []string{"here"}}} },
+		"did you mean":     func(c *Config) { c.Links[0].Congestion = "wen" },
+		"profile":          func(c *Config) { c.Links[1].Congestion = "wan" },
+		"link.ecn":         func(c *Config) { c.Links[0].ECN = "on" },
+		"no router":        func(c *Config) { c.Links[1].ECN = ECNOff },
+		"link.dscp":        func(c *Config) { c.Links[0].DSCP = 64 },
+		"link.lanes":       func(c *Config) { c.Links[0].Lanes = 17 },
+		"interface":        func(c *Config) { c.Links[1].Lanes = 2 },
+		"each lane":        func(c *Config) { c.Links = manyLanes(5) },
+		"copy":             func(c *Config) { c.Copy = CopyShuffle },
+		"listed twice":     func(c *Config) { c.Links[1] = c.Links[0] },
+		"64 bytes":         func(c *Config) { c.Links[0].Name = strings.Repeat("x", 65) },
+		"endpoint":         func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Endpoints: []string{"here"}}} },
+		"allow":            func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Allow: []string{"here"}}} },
+		"names no network": func(c *Config) { c.Peers = []Peer{{Name: "a", Key: testKey, Allow: []string{""}}} },
 	} {
 		cfg := base()
 		change(&cfg)

@@ -199,7 +199,9 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 	own, _ := net.InterfaceAddrs() // without them nothing is known to be another's
 	for i := range snap.Peers {
 		f.peer(&snap.Peers[i], snap.Links)
-		f.translated(&snap.Peers[i], own)
+		if len(own) > 0 && !in.node.Elsewhere {
+			f.translated(&snap.Peers[i], own)
+		}
 	}
 	f.unreached(snap)
 	f.silence(snap)

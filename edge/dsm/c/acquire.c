@@ -96,6 +96,8 @@ static bool notices(int q, size_t n)
 		return false;
 	for (size_t i = 0; i < n;) {
 		size_t runs = (size_t)*word(landing(q, i + 1));
+		if (runs > n - i - 2) /* read again: the rank could write to it meanwhile */
+			broken(q, "its log changed while it was read");
 		for (size_t j = 0; j < runs; j++) {
 			uint64_t entry = *word(landing(q, i + 2 + j)), first = entry >> 32, pages = entry & UINT32_MAX;
 			if (first + pages > mem.pages)

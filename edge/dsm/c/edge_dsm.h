@@ -29,7 +29,8 @@
  * second if a process died, also while they compute, and when the transport gives it up if a daemon or a host did.
  *
  * Threads. One thread, the one that called dsm_init, uses the memory and these functions. The library has a thread of
- * its own, which looks four times a second whether all ranks live. Signal handlers must not touch the memory.
+ * its own, which looks four times a second whether all ranks live. Signal handlers must not touch the memory, nor must
+ * children of fork: what one writes to pages that are in use here would be the parent's.
  *
  * System calls. The kernel does not fetch: a system call that is given shared memory fails with EFAULT where the page
  * is not here or was not written yet. dsm_touch brings it here first.

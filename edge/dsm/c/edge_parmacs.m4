@@ -54,7 +54,7 @@ define(SETPAUSE, `{dsm_lock(AT_(`$1', `$2').lock); AT_(`$1', `$2').set = 1; dsm_
 define(CLEARPAUSE, `{dsm_lock(AT_(`$1', `$2').lock); AT_(`$1', `$2').set = 0; dsm_unlock(AT_(`$1', `$2').lock);}')
 define(WAITPAUSE, `{dsm_parmacs_await(AT_(`$1', `$2').lock, &AT_(`$1', `$2').set);}')
 
-# A condition is looked at again and again by who waits for it.
+# Whoever waits for a condition looks at it again and again.
 define(CONDVARDEC, `int $1;')
 define(CONDVARINIT, `{($1) = 0;}')
 define(CONDVARWAIT, `{dsm_unlock($2); dsm_parmacs_nap(); dsm_lock($2);}')

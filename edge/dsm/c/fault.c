@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "rank.h"
 
 enum { STACK = 256 << 10 };
 
 static struct sigaction before; /* what was there for faults elsewhere */
+static pid_t owner;             /* the process that called dsm_init */
 static __thread bool mine __attribute__((tls_model("initial-exec"))); /* the thread that called dsm_init */
 
 /* Whether the access writes, where the processor says so. */
@@ -41,8 +43,16 @@ static void handle(int sig, siginfo_t *info, void *context)
 		pass_on(sig, info, context);
 		return;
 	}
+	if (getpid() != owner) {
+		farewell = NULL; /* it would write into the parent's region */
+		fail("a child of fork touches the shared memory; only the process that called dsm_init can");
+	}
 	if (!mine)
 		fail("a thread touches the shared memory that did not call dsm_init; threads within a rank cannot");
+	if (mem.state[off / PAGE] == DIRTY) { /* nothing can be done: the program jumped there, perhaps */
+		pass_on(sig, info, context);
+		return;
+	}
 	int saved = errno;
 	page_fault(off / PAGE, wrote(context));
 	errno = saved;
@@ -56,6 +66,7 @@ void fault_handle(void)
 	struct sigaction a = { .sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	sigfillset(&a.sa_mask);
 	mine = true;
+	owner = getpid();
 	if (stack.ss_sp == MAP_FAILED || sigaltstack(&stack, NULL) != 0 || sigaction(SIGSEGV, &a, &before) != 0)
 		fail("no handler for SIGSEGV, or no stack for it, can be had");
 }

@@ -1,5 +1,6 @@
 /* The bytes of sockets, and waiting for several of them. */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 
@@ -163,7 +164,7 @@ static int look(struct pollfd *fds, nfds_t n, bool *others)
 /* The thread of the library steps back while lib.polls counts on, so this one is told at once of what happens. */
 EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 {
-	enum { OTHERS_MS = 1, REST_MS = 1000 };
+	enum { OTHERS_MS = 1, REST_MS = 5 }; /* another thread may have taken what this one waits for */
 	int64_t until = now_ms() + timeout;
 	for (;;) {
 		bool others;
@@ -196,20 +197,23 @@ EXPORT int rselect(int n, fd_set *in, fd_set *out, fd_set *except, struct timeva
 		if (want != 0)
 			fds[many++] = (struct pollfd){ .fd = i, .events = want };
 	}
-	int ready = rpoll(fds, many, t == NULL ? -1 : (int)(t->tv_sec * 1000 + (t->tv_usec + 999) / 1000)), told = 0;
+	int64_t ms = t == NULL ? -1 : t->tv_sec > INT_MAX / 1000 - 1 ? INT_MAX : t->tv_sec * 1000 + (t->tv_usec + 999) / 1000;
+	int ready = rpoll(fds, many, (int)ms), told = 0;
 	if (ready < 0)
 		return -1;
 	for (nfds_t i = 0; i < many; i++) {
 		int got = fds[i].revents, fd = fds[i].fd;
+		if (got & POLLNVAL)
+			return fails(EBADF);
 		bool reads = (fds[i].events & POLLIN) && (got & (POLLIN | POLLHUP | POLLERR));
-		bool writes = (fds[i].events & POLLOUT) && (got & (POLLOUT | POLLERR));
+		bool writes = (fds[i].events & POLLOUT) && (got & (POLLOUT | POLLHUP | POLLERR));
 		if (in != NULL && !reads)
 			FD_CLR(fd, in);
 		if (out != NULL && !writes)
 			FD_CLR(fd, out);
 		if (except != NULL && !(got & POLLPRI))
 			FD_CLR(fd, except);
-		told += reads + writes;
+		told += reads + writes + (except != NULL && (got & POLLPRI));
 	}
 	return told;
 }

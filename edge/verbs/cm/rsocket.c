@@ -49,6 +49,15 @@ static int rs_new(struct rs **made)
 	return fd;
 }
 
+/* Has a device: a child of fork needs another one than its parent. */
+static int attach(void)
+{
+	lock();
+	int err = lib_open();
+	unlock();
+	return err == 0 ? 0 : fails(ENODEV);
+}
+
 EXPORT int rsocket(int domain, int type, int protocol)
 {
 	struct rs *s;
@@ -56,11 +65,8 @@ EXPORT int rsocket(int domain, int type, int protocol)
 		return fails(EAFNOSUPPORT);
 	if ((type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != SOCK_STREAM)
 		return fails(EPROTONOSUPPORT); /* of datagrams there are none */
-	lock();
-	int err = lib_open();
-	unlock();
-	if (err != 0)
-		return fails(ENODEV);
+	if (attach() != 0)
+		return -1;
 	int fd = rs_new(&s);
 	if (fd < 0)
 		return -1;
@@ -116,6 +122,8 @@ EXPORT int rlisten(int fd, int backlog)
 		return fails(EINVAL);
 	if (port_of((struct sockaddr *)&s->ours) == 0)
 		choose(s);
+	if (attach() != 0)
+		return -1;
 	snprintf(service, sizeof service, "rdma/s%u", port_of((struct sockaddr *)&s->ours));
 	uint32_t ready = backlog > 0 && backlog < BACKLOG ? (uint32_t)backlog : BACKLOG;
 	int err = edge_stream_listen(lib.dev, service, ready, &s->listener, ASK_MS);
@@ -172,6 +180,8 @@ EXPORT int rconnect(int fd, const struct sockaddr *a, socklen_t size)
 		return fails(s->dialling ? EALREADY : EISCONN);
 	if (size < sizeof(struct sockaddr_in) || !ip_node(a, node))
 		return fails(ENETUNREACH);
+	if (attach() != 0)
+		return -1;
 	copy_address(&s->peer, a, size);
 	if (port_of((struct sockaddr *)&s->ours) == 0)
 		choose(s);

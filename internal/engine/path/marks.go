@@ -72,6 +72,7 @@ type marking struct {
 	bare     int           // frames that left without and were acknowledged since then
 	wait     time.Duration // after which it is tried again
 	again    mono.Time
+	total    uint64 // frames that the peer has counted
 }
 
 // State names it for people.
@@ -133,11 +134,11 @@ func (p *Tx) count(now mono.Time, ect0, ce uint32) {
 	if frames <= 0 {
 		return
 	}
-	if marked < 0 || marked > frames || int32(uint32(p.Ledger.NextPN())-sum) < 0 {
+	if marked < 0 || marked > frames || m.total+uint64(frames) > p.Ledger.NextPN() {
 		p.failMarks(now, "the peer counts marks that cannot be")
 		return
 	}
-	m.ect0, m.ce, m.lost, m.bare = ect0, ce, 0, 0
+	m.ect0, m.ce, m.lost, m.bare, m.total = ect0, ce, 0, 0, m.total+uint64(frames)
 	p.Set.net.count.Loss.FramesMarked += uint64(marked)
 	p.Set.net.Links[p.Link].Count.Loss.FramesMarked += uint64(marked)
 	p.Count.Marked += uint64(marked)

@@ -89,7 +89,8 @@ func (h *Hints) Candidate(from *frame.Addr, i, k int) (frame.Addr, bool) {
 			seen++
 		}
 		for j := range h.Endpoints {
-			if at := &h.Endpoints[j]; from.Reaches(at) && !(known && *at == was) {
+			if at := &h.Endpoints[j]; from.Reaches(at) && h.Allows(at) &&
+				!(known && *at == was) {
 				if n > 0 && k%n == seen {
 					return *at, true
 				}

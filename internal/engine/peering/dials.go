@@ -124,6 +124,7 @@ func (e *Endpoint) dialExpired(now mono.Time, c *op.Conn) {
 			if s.Peer.Past.Trouble == NoTrouble {
 				s.Peer.Past.Troubled(now, TroubleNoDatagram)
 			}
+			e.forgetShards(s.Peer.who.ID)
 		}
 		if s.setup.hint != "" {
 			text += ": " + s.setup.hint

@@ -61,7 +61,7 @@ func (e *Endpoint) hear(now mono.Time, i int, addr frame.Addr, h *wire.Hello) *p
 	if p == nil {
 		return nil
 	}
-	if !p.settled() {
+	if !p.settled() && !e.isIP(i) { // over IP the handshake proves it
 		p.last = h.Last
 	}
 	e.peers.shards = max(e.peers.shards, int(h.Last)+1)
@@ -138,6 +138,16 @@ func (e *Endpoint) try(p *peer, now mono.Time, i, k int) (addr frame.Addr, ok bo
 	}
 	number, ok := path.Choose(m, i+k-(k+1)/3)
 	return p.Links.Remote[number].Addr, ok
+}
+
+// forgetShards has the next dial of a node ask its first shard: started anew, it may have fewer than before, and over
+// IP nobody listens at the ports of the others.
+func (e *Endpoint) forgetShards(id op.NodeID) {
+	for shard := range uint8(wire.MaxShards) {
+		if p := e.peers.byID[peerID{id, shard}]; p != nil && !p.settled() {
+			p.last = 0
+		}
+	}
 }
 
 // findPeer looks a peer up by name or hexadecimal identity. In plaintext the newest of several nodes of one name wins;
