@@ -82,7 +82,8 @@ func parsePeers(list []Peer) (out []secure.Peer, err error) {
 			return nil, fmt.Errorf("peer %q: %w", p.Name, err)
 		}
 		if slices.Contains(p.Allow, "") {
-			return nil, fmt.Errorf("peer %q: allow names no network; leave it out, and the peer may be anywhere", p.Name)
+			return nil, fmt.Errorf("peer %q: allow names no network; leave it out, and the peer may be anywhere",
+				p.Name)
 		}
 		one := secure.Peer{Name: p.Name, Key: key, Endpoints: strings.Join(p.Endpoints, ","),
 			Allow: strings.Join(p.Allow, ",")}

@@ -70,7 +70,7 @@ func TestIPAllow(t *testing.T) {
 	r.must("back inside", 5*time.Second, func() bool { _, ok := r.n[0].done[2]; return ok })
 	r.wantStatus(0, 2, engine.OK)
 
-	// Now the session is outside, and so is where the peer was reached so far: endpoints change after the list of peers.
+	// Now the session is outside, and so is the endpoint: endpoints change after the list of peers.
 	r.n[1].e.SetEndpoints(r.now, identity(0).Public().Node(), []frame.Addr{moved})
 	r.allow("10.200.0.0/16")
 	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 3, Local: pattern(3, 1000), Key: key})
