@@ -90,8 +90,8 @@ func TestIPAllow(t *testing.T) {
 	r.wantStatus(0, 3, engine.OK)
 }
 
-// Who asks in the name of another peer, that may be where it is, and proves to be one that may not, gets no session.
-func TestIPAllowOfWhoProvesIt(t *testing.T) {
+// A node gets no session if it asks in the name of a peer that may be at its address, and proves to be one that may not.
+func TestIPAllowByProof(t *testing.T) {
 	r := newIPNet(t, 1, rigOptions{})
 	other := secure.NewPrivateKey().Public()
 	peers, err := secure.NewPeers(secure.Peer{Name: "node0", Key: identity(0).Public(), Allow: "192.0.2.0/24"},
