@@ -90,7 +90,8 @@ func TestIPAllow(t *testing.T) {
 	r.wantStatus(0, 3, engine.OK)
 }
 
-// A node gets no session if it asks in the name of a peer that may be at its address, and proves to be one that may not.
+// A node gets no session if it asks in the name of a peer that may be at its address, and proves to be another that may
+// not.
 func TestIPAllowByProof(t *testing.T) {
 	r := newIPNet(t, 1, rigOptions{})
 	other := secure.NewPrivateKey().Public()
