@@ -90,7 +90,8 @@ packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabri
 		export VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) TREE=out/libedge/$$p LIB=/usr/lib64; \
 		test $$p = rpm || LIB=/usr/lib/$$($(CC) -print-multiarch); \
 		$(MAKE) -C edge/c install OUT=$(CURDIR)/out/c/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
-		$(MAKE) -C edge/dsm/c install OUT=$(CURDIR)/out/dsm/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB VERSION=$(VERSION) DESTDIR=$(CURDIR)/$$TREE && \
+		$(MAKE) -C edge/dsm/c install OUT=$(CURDIR)/out/dsm/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB \
+			VERSION=$(VERSION) DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/preload install OUT=$(CURDIR)/out/preload/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/ofi install OUT=$(CURDIR)/out/ofi/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/verbs install OUT=$(CURDIR)/out/verbs/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \

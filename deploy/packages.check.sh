@@ -33,7 +33,8 @@ for form in shared static; do
 done
 # A program of PARMACS, as a run of one rank, which needs no daemon.
 command -v m4 >/dev/null || fail "m4 is missing: apt-get install m4"
-m4 "$(pkg-config --variable=parmacs edge-dsm)" "$root/usr/share/doc/libedge-dsm-dev/examples/parmacs.C" >"$root/parmacs.c"
+m4 "$(pkg-config --variable=parmacs edge-dsm)" "$root/usr/share/doc/libedge-dsm-dev/examples/parmacs.C" \
+	>"$root/parmacs.c"
 for form in shared static; do
 	flags=$(pkg-config --cflags --libs edge-dsm)
 	[ $form = shared ] || flags="-static $(pkg-config --static --cflags --libs edge-dsm)"

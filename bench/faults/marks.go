@@ -19,7 +19,7 @@ const (
 	markedMost = 0.5
 )
 
-// rules has the router treat what it forwards so; none: as it is.
+// rules sets the rules of the router (lab.SetRules); without any it changes nothing.
 func (t *Trial) rules(rules ...string) { kit.Check(t.cluster.Lab().Link(0).SetRules(1, rules...)) }
 
 // marks is whether the path of a host knows marks to get through.

@@ -9,7 +9,7 @@ import (
 	"multiedge/edge/dsm"
 )
 
-// A kernel has the bits of its sequential run also where its trace is made, which is always the same.
+// A kernel that is traced has the same bits as its sequential run, and two traces of it are equal.
 func TestTraces(t *testing.T) {
 	cluster := svm.Config{Nodes: 3, Procs: 2, Requests: true, Work: 3}
 	for _, k := range Kernels {

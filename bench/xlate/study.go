@@ -19,7 +19,7 @@ type Options struct {
 	Only  *regexp.Regexp // parts whose name matches; nil: all
 	Apps  []Program
 	Scale float64 // 1: the papers' problem sizes
-	Seed  uint64  // of what is drawn at random; a program's trace is always the same
+	Seed  uint64  // of what is drawn at random; it changes no trace of a program
 	// in place of programs: a trace that was recorded, and its name; nil: none
 	Trace *trace.Trace
 	Name  string

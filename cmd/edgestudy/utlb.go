@@ -22,7 +22,7 @@ type studyFlags struct {
 	Apps  []string `help:"Only these kernels: fft, lu, barnes, radix, water-cells, ocean, water." placeholder:"NAME,..."`
 	Scale float64  `default:"0.25" help:"Size of the problems: 1 is the papers', the default a quarter of their memory." placeholder:"N"`
 	Trace string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends of only the papers' programs are left out." placeholder:"FILE"`
-	Seed  uint64   `default:"1" help:"Seed of patterns and of policies that are random; a kernel always has the same trace."`
+	Seed  uint64   `default:"1" help:"Seed of patterns and of policies that are random; it changes no trace of a kernel."`
 	resultFlags
 }
 

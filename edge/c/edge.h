@@ -340,8 +340,8 @@ typedef struct edge_piece {
 } edge_piece;
 
 /* One operation. Post copies it. The bytes that local or pieces name are the operation's until it is done: unchanged
- * under a write or send, untouched under a read or receive. Clear the struct first: fields are added in the place of reserved
- * ones. */
+ * under a write or send, untouched under a read or receive. Clear the struct first: fields are added in the place of
+ * reserved ones. */
 typedef struct edge_work {
 	int kind;
 	uint32_t flags;

@@ -135,6 +135,7 @@ measure_postgres() {
 		a "$pg/pgbench" -h 10.78.0.2 -p "${port%:*}" -U postgres -q -i -s 1 postgres >pginit.log 2>&1
 	done
 	tls="env PGSSLMODE=require $pg/pgbench -h 10.78.0.2 -p 6004 -U postgres -S -c 4 -j 2 -T 2 postgres"
-	compare "pgbench -S -c 4 -j 2" tps 6004 env PGSSLMODE=disable "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres -S -c 4 -j 2 -T 2 postgres
+	compare "pgbench -S -c 4 -j 2" tps 6004 env PGSSLMODE=disable "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres \
+		-S -c 4 -j 2 -T 2 postgres
 }
 for name in ${*:-iperf redis memcached nginx postgres}; do "measure_$name"; done
