@@ -74,7 +74,7 @@ func TestRenewAfterClose(t *testing.T) {
 	<-d.at.Load().life.deadCh
 	h.start()
 	must(t, r.Close())
-	if n, err := r.Renew(testContext(t)); n != nil || !errors.Is(err, net.ErrClosed) {
+	if n, err := r.Renew(testContext(t)); n != r || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("renewed: %v, %v", n, err)
 	}
 }

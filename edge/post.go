@@ -250,14 +250,18 @@ func (d *attachment) encodeLocal(w *Work, e *ipc.SQE) error {
 
 // checkPiece checks a range of local memory. The caller holds d.post.
 func (d *attachment) checkPiece(p *Piece) error {
-	l := p.Region
-	if l == nil || l.d != d || l.closed {
-		if l != nil && !l.closed && l.d.dev == d.dev && l.d.life.dead.Load() != nil {
+	switch l := p.Region; {
+	case l == nil:
+		return errLocal
+	case l.d != d: // its own attachment's lock guards whether it is closed
+		if l.d.dev == d.dev && l.d.life.dead.Load() != nil {
 			return ErrStale
 		}
 		return errLocal
+	case l.closed:
+		return errLocal
 	}
-	if p.Off < 0 || p.Off > l.size || p.Len < 0 || p.Len > l.size-p.Off {
+	if size := p.Region.size; p.Off < 0 || p.Off > size || p.Len < 0 || p.Len > size-p.Off {
 		return ErrBounds
 	}
 	return nil

@@ -239,7 +239,8 @@ func (d *Device) log() *slog.Logger {
 
 // Renew returns memory in place of a region that lost its daemon: of the same size and content, registered with the
 // present daemon. r is closed then, and its Bytes are gone; nobody may use them during the call. A region that is
-// registered still is returned as it is; a space (package space) cannot be renewed.
+// registered still is returned as it is; a space (package space) cannot be renewed. With an error it returns r, whose
+// Bytes are still there.
 func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if r.Err() == nil {
 		return r, nil
@@ -247,20 +248,20 @@ func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if r.heap != nil {
 		n, err := r.d.dev.grantHeap(ctx, *r.heap)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		return n, r.Close()
 	}
 	if r.space != nil {
-		return nil, invalid("Renew: a space is not copied; map another, and copy what is of use")
+		return r, invalid("Renew: a space is not copied; map another, and copy what is of use")
 	}
 	n, err := r.d.dev.RegisterContext(ctx, r.size)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := r.copyOut(n.bytes, 0); err != nil {
 		n.Close()
-		return nil, err
+		return r, err
 	}
 	return n, r.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -151,6 +152,10 @@ func (c *Catalog) serve() {
 		}
 		if len(c.peers) > 0 && !slices.Contains(c.peers, req.Peer()) {
 			req.Refuse("this catalog is not for this node")
+			continue
+		}
+		if uid, local := req.User(); local && len(c.peers) == 0 && uid != 0 && int(uid) != os.Geteuid() {
+			req.Refuse(fmt.Sprintf("this catalog is not for user %d of this host, which it does not name", uid))
 			continue
 		}
 		if p := c.admit(req); p != nil {

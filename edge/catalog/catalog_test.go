@@ -156,6 +156,57 @@ func TestCatalogWithdrawDuringLookup(t *testing.T) {
 	check(cat.Close())
 }
 
+// Imports whose callers give up are answered nevertheless: their slots hold their names until then, and what was exported
+// for them is released like all else that nobody uses.
+func TestCatalogAbandonedImports(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	fab := fabric.New()
+	defer fab.Close()
+	d := open(fab, "owner")
+	r, err := d.Register(1 << 16)
+	check(err)
+	s := &store{r: r, asked: map[string]int{}}
+	looking, hold := make(chan bool, 64), make(chan bool)
+	cat, err := catalog.Serve(ctx, d, "store", func(peer, name string) (edge.Piece, edge.Perm, error) {
+		looking <- true
+		<-hold
+		return s.lookup(peer, name)
+	})
+	check(err)
+	m, err := catalog.Open(ctx, open(fab, "b"), "owner", "store", 20)
+	check(err)
+	brief, giveUp := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for i := range 30 { // more than there are slots
+		all.Go(func() {
+			if _, err := m.Import(brief, fmt.Sprintf("object %d", i)); err == nil {
+				t.Errorf("object %d was imported", i)
+			}
+		})
+	}
+	<-looking
+	giveUp()
+	all.Wait()
+	close(hold)
+	for i := 100; i < 120; i++ { // as many as are kept
+		if _, err := m.Import(ctx, fmt.Sprintf("object %d", i)); err != nil {
+			t.Fatalf("object %d: %v", i, err)
+		}
+	}
+	s.mu.Lock()
+	for name, n := range s.asked {
+		if n != 1 {
+			t.Errorf("%q was asked for %d times", name, n)
+		}
+	}
+	s.mu.Unlock()
+	// the exporter reads the last releases before the question after them
+	if n := cat.Held(); n > 20 {
+		t.Errorf("%d names are held by an importer of 20", n)
+	}
+}
+
 // Goroutines that import the same few names, more than are kept, get each what they asked for.
 func TestCatalogTogether(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

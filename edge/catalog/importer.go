@@ -20,14 +20,15 @@ type Importer struct {
 	slots  chan int
 	keep   int
 	turn   chan struct{} // who writes names has it
-	asked  uint32        // so far; guarded by turn
+	wrote  uint32        // names so far; guarded by turn
 
 	mu       sync.Mutex
 	names    map[string]*imported
 	idle     list.List // of *imported without users, the least recently used first
 	waiting  [askSlots]*question
-	asking   int    // questions that wait for an answer
-	unlisten func() // ends listening, once none does
+	asking   int         // questions that wait for an answer
+	unread   []*question // releases that the exporter may not have read, in their order
+	unlisten func()      // ends listening, once none does
 }
 
 // imported is memory that is imported, or asked for.
@@ -100,7 +101,7 @@ func (m *Importer) Import(ctx context.Context, name string) (*edge.RemoteRegion,
 			return nil, err
 		}
 		if asked != nil {
-			m.await(ctx, e, asked)
+			go m.await(e, asked) // also if this caller gives up: the exporter answers, and the slot is in use until then
 		}
 		select {
 		case <-e.ready:
@@ -123,8 +124,9 @@ func (m *Importer) Import(ctx context.Context, name string) (*edge.RemoteRegion,
 func (m *Importer) Release(r *edge.RemoteRegion) {
 	m.mu.Lock()
 	e := m.names[strings.TrimPrefix(r.Name(), memoryName)]
+	known := e != nil && e.remote == r
 	m.mu.Unlock()
-	if e != nil && e.remote == r {
+	if known {
 		m.leave(e)
 	}
 }
@@ -147,7 +149,11 @@ func (m *Importer) enter(ctx context.Context, name string) (*imported, *question
 	if err := m.makeRoom(ctx); err != nil {
 		return nil, nil, err
 	}
-	q, err := m.write(ctx, name, 0)
+	slot, err := m.slot(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := m.write(ctx, slot, name, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,29 +183,57 @@ func (m *Importer) join(name string) *imported {
 	return e
 }
 
-// makeRoom releases the name that nobody has used for longest, if as many are imported as may be kept.
+// makeRoom releases the name that nobody has used for longest, if as many are imported as may be kept. While the
+// exporter has many releases to read, the name stays until the next call: questions need slots, too.
 func (m *Importer) makeRoom(ctx context.Context) error {
 	m.mu.Lock()
-	if len(m.names) < m.keep {
-		m.mu.Unlock()
+	room, idle, behind := len(m.names) < m.keep, m.idle.Len() > 0, len(m.unread) >= askSlots/2
+	m.mu.Unlock()
+	switch {
+	case room:
+		return nil
+	case !idle:
+		return fmt.Errorf("%w: %d names of the catalog are in use; release some, or keep more", edge.ErrLimit, m.keep)
+	case behind:
 		return nil
 	}
+	slot, err := m.slot(ctx)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
 	front := m.idle.Front()
-	if front == nil {
+	if front == nil { // used again meanwhile
 		m.mu.Unlock()
-		return fmt.Errorf("%w: %d names of the catalog are in use; release some, or keep more", edge.ErrLimit, m.keep)
+		m.slots <- slot
+		return m.makeRoom(ctx)
 	}
 	old := front.Value.(*imported)
 	m.drop(old)
 	m.mu.Unlock()
 	if !core.GiveUp(old.remote) {
+		m.slots <- slot
 		return nil
 	}
-	q, err := m.write(ctx, old.name, askRelease)
+	q, err := m.write(context.Background(), slot, old.name, askRelease) // the name is forgotten: the exporter must hear
 	if err == nil {
-		m.slots <- q.slot
+		m.mu.Lock()
+		m.unread = append(m.unread, q)
+		m.mu.Unlock()
 	}
 	return err
+}
+
+// read says that the exporter has read q, and so everything before it: the slots of releases are free (clause 17.3). The
+// caller holds mu.
+func (m *Importer) read(q *question) {
+	n := 0
+	for n < len(m.unread) && int32(m.unread[n].number-q.number) < 0 {
+		m.slots <- m.unread[n].slot
+		n++
+	}
+	m.unread = append(m.unread[:0], m.unread[n:]...)
+	m.slots <- q.slot
 }
 
 // drop forgets a name. The caller holds mu.
@@ -222,11 +256,15 @@ func (m *Importer) leave(e *imported) {
 	}
 	select {
 	case <-e.ready:
-		if e.err != nil || m.names[e.name] != e {
-			m.drop(e)
-			return
-		}
+		m.rest(e)
 	default: // the question goes on
+	}
+}
+
+// rest keeps memory without users for later imports, if it is of use. The caller holds mu.
+func (m *Importer) rest(e *imported) {
+	if e.err != nil || m.names[e.name] != e {
+		m.drop(e)
 		return
 	}
 	e.idle = m.idle.PushBack(e)
@@ -235,13 +273,14 @@ func (m *Importer) leave(e *imported) {
 // question is a name that was written into a slot.
 type question struct {
 	slot    int
+	number  uint32 // among what was written
 	imm     uint32
 	refused error                   // guarded by Importer.mu
 	refuse  context.CancelCauseFunc // likewise; ends the wait for an answer
 }
 
-// await waits until what was asked for is exported or refused, and says so.
-func (m *Importer) await(ctx context.Context, e *imported, q *question) {
+// await waits until what was asked for is exported or refused, and says so. The end of the connection ends it.
+func (m *Importer) await(e *imported, q *question) {
 	m.mu.Lock()
 	if m.asking++; m.asking == 1 {
 		var listening context.Context
@@ -249,20 +288,23 @@ func (m *Importer) await(ctx context.Context, e *imported, q *question) {
 		go m.listen(listening)
 	}
 	m.mu.Unlock()
-	r, err := m.answer(ctx, memoryName+e.name, q)
-	m.slots <- q.slot
+	r, err := m.answer(memoryName+e.name, q)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.read(q)
 	if m.asking--; m.asking == 0 {
 		m.unlisten()
 	}
 	e.remote, e.err = r, err
 	close(e.ready)
+	if e.users == 0 { // its callers gave up
+		m.rest(e)
+	}
 }
 
 // answer returns what the exporter exports under name, or why it refuses.
-func (m *Importer) answer(ctx context.Context, name string, q *question) (*edge.RemoteRegion, error) {
-	asking, refuse := context.WithCancelCause(ctx)
+func (m *Importer) answer(name string, q *question) (*edge.RemoteRegion, error) {
+	asking, refuse := context.WithCancelCause(context.Background())
 	defer refuse(nil)
 	m.mu.Lock()
 	q.refuse = refuse
@@ -271,35 +313,34 @@ func (m *Importer) answer(ctx context.Context, name string, q *question) (*edge.
 	}
 	m.mu.Unlock()
 	r, err := m.conn.Import(asking, name)
-	switch {
-	case err == nil:
-		return r, nil
-	case ctx.Err() != nil:
-		return nil, core.Ended(ctx, m.conn.Device())
-	case asking.Err() != nil:
+	if err != nil && asking.Err() != nil {
 		return nil, context.Cause(asking)
 	}
-	return nil, err
+	return r, err
 }
 
-// write writes a name into a slot of the exporter's memory and waits until it is there. The slot is the caller's to
-// give back. The caller has the turn.
-func (m *Importer) write(ctx context.Context, name string, flag uint32) (*question, error) {
-	q := &question{}
+// slot takes a slot of the exporter's memory.
+func (m *Importer) slot(ctx context.Context) (int, error) {
 	select {
-	case q.slot = <-m.slots:
+	case slot := <-m.slots:
+		return slot, nil
 	case <-ctx.Done():
-		return nil, core.Ended(ctx, m.conn.Device())
+		return 0, core.Ended(ctx, m.conn.Device())
 	}
-	m.asked++ // tells an answer from one to an earlier question in the slot
-	q.imm = uint32(q.slot) | m.asked<<8&^askRelease | flag
+}
+
+// write writes a name into a slot of the exporter's memory and waits until it is there. The slot is free once the
+// exporter has read it (see read), or if it could not be written. The caller has the turn.
+func (m *Importer) write(ctx context.Context, slot int, name string, flag uint32) (*question, error) {
+	m.wrote++ // tells an answer from one to an earlier question in the slot
+	q := &question{slot: slot, number: m.wrote, imm: uint32(slot) | m.wrote<<8&^askRelease | flag}
 	m.mu.Lock()
-	m.waiting[q.slot] = q
+	m.waiting[slot] = q
 	m.mu.Unlock()
-	at := q.slot * askSlot
+	at := slot * askSlot
 	n, err := m.region.WriteAt([]byte(name), int64(at))
 	if err != nil {
-		m.slots <- q.slot
+		m.slots <- slot
 		return nil, err
 	}
 	op, err := m.conn.Post(ctx, &edge.Work{Kind: edge.Write, Local: m.region, LocalOff: at, Len: n, Remote: m.ask,
@@ -308,7 +349,7 @@ func (m *Importer) write(ctx context.Context, name string, flag uint32) (*questi
 		err = op.Wait(context.Background()) // it ends with the connection at the latest
 	}
 	if err != nil {
-		m.slots <- q.slot
+		m.slots <- slot
 		return nil, err
 	}
 	return q, nil

@@ -162,9 +162,15 @@ func (s *Conn) CloseWrite() error {
 	s.out.cond.Interrupt()
 	ctx, cancel := context.WithTimeout(context.Background(), s.linger)
 	defer cancel()
-	err := s.finish(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = os.ErrDeadlineExceeded
+	said := make(chan error, 1)
+	inTime(ctx, func() { said <- s.finish(ctx) }) // a WriteRegion may keep it waiting
+	err := os.ErrDeadlineExceeded
+	select {
+	case said := <-said:
+		if said == nil || ctx.Err() == nil {
+			err = said
+		}
+	default:
 	}
 	return s.fault("close", err)
 }
@@ -181,7 +187,7 @@ func (s *Conn) Close() error {
 	defer cancel()
 	var err error
 	if s.broken.Load() == nil { // else release aborts: the peer need not have what was written
-		s.finish(ctx) // its failure shows in the next, or is that the connection has ended
+		inTime(ctx, func() { s.finish(ctx) }) // its failure shows in the next, or is that the connection has ended
 		err = s.c.CloseContext(ctx)
 		if err != nil && ctx.Err() == nil {
 			err = nil // the connection is over, that is all
