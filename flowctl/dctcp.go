@@ -15,8 +15,9 @@ type FabricParams struct {
 }
 
 // DefaultFabric: delay cannot tell a busy peer from a full queue, so that it stops at DefaultDelay's least window. A
-// mark can, and a hundred senders that meet at a port of 10 Gbit/s have a third of a frame each.
-var DefaultFabric = FabricParams{DelayParams: DefaultDelay, Least: 1.0 / 16}
+// mark can, and a hundred senders that meet at a port of 10 Gbit/s have a third of a frame each. Still lower windows
+// cost goodput: they pause for many round trips, and a queue that many of them left empty has them all grow at once.
+var DefaultFabric = FabricParams{DelayParams: DefaultDelay, Least: 1.0 / 2}
 
 // dctcpGain is the weight of the newest round trip in the share of marked frames (RFC 8257 section 4.2).
 const dctcpGain = 1.0 / 16

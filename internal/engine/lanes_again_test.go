@@ -125,3 +125,51 @@ func TestLanesOpenedAnewWithoutEnd(t *testing.T) {
 		t.Errorf("%d lanes are good", r.good(1))
 	}
 }
+
+// Clauses 21.5 and 21.9: somebody on the way copies frames, fresh ones, and sends them on from a port of his, first,
+// after the peer told of a change of its link. The path stays where it is: the old port goes on to answer.
+func TestCopiedFramesAfterAChange(t *testing.T) {
+	r := newLaneNet(t, [2]int{2, 2}, false)
+	r.hop = 50 * time.Microsecond
+	c := r.connect(engine.DialOptions{})
+	r.must("paths", 5*time.Second, func() bool { return r.good(0)+r.good(1) == 4 })
+	r.settle()
+	r.rest(time.Second)
+	thief := r.at(0, 666).By(frame.SocketFront)
+	copied, asked := 0, 0
+	r.rig.route = func(from int, f *flight) {
+		if from == 1 && f.to == thief {
+			asked++
+		}
+		if from == 0 {
+			copied++
+			r.give(1, int(f.b[frame.HeaderLen+2])%2, thief, f.b)
+		}
+		r.deliver(from, f)
+	}
+	for k := range 2 { // the description alone is new: ports are as before
+		if err := r.n[0].e.SetLink(r.now, k, engine.LinkConfig{Name: fmt.Sprint("lane", k), Addr: r.front(0),
+			MTU: ipLinkMTU, RxSlots: 256, Super: 65507, Below: ipBelow, Ports: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.n[1].events = nil
+	for k := range uint64(5) {
+		r.write(0, c, 100000, 1+2*k, time.Second)
+		r.write(1, c, 100000, 2+2*k, time.Second)
+	}
+	for _, p := range r.n[1].e.Snapshot(r.now).Peers[0].Paths {
+		if p.PeerAddr == thief {
+			t.Errorf("lane %d leads to %v", p.Link, p.PeerAddr)
+		}
+	}
+	for _, ev := range r.n[1].events {
+		if ev.Kind == engine.EvPath && strings.Contains(ev.Text, "opened anew") {
+			t.Error(ev.Text)
+		}
+	}
+	t.Logf("%d copies, %d frames to the thief", copied, asked)
+	if copied < 100 {
+		t.Errorf("%d frames were copied", copied)
+	}
+}

@@ -288,7 +288,7 @@ func (e *Endpoint) onSegment(now mono.Time, s *peering.Session, i int, g *wire.S
 	case wire.KindAck:
 		return s.Paths.OnAck(now, g)
 	case wire.KindProbe:
-		s.Paths.OnProbe(i, g.Place)
+		s.Paths.OnProbe(now, i, g.Place)
 	case wire.KindEcho:
 		if p := s.Paths.PathOf(g.Place); p != nil {
 			if at := frame.Place(g.Data); at.Known() {

@@ -288,10 +288,10 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p 
 	if p.Lookout.Look != 0 {
 		e.sendLooks(now, s, b, p)
 	}
-	if p.Move.Ask && !b.full() && p.Ledger.CanSend() {
+	if p.Move.Sends() && !b.full() && p.Ledger.CanSend() {
 		e.askMove(now, s, b, p)
 	}
-	if p.Move.Ask {
+	if p.Move.Sends() {
 		s.Paths.Special |= 1 << p.Link // with the next batch
 	}
 	if p.Probing.Probe { // nothing else may be lost with it
@@ -331,14 +331,21 @@ func (e *Endpoint) askSize(now mono.Time, s *peering.Session, b *Batches, p *pat
 	}
 }
 
-// askMove asks whether the peer answers at another address (clause 21.5).
+// askMove asks whether the peer answers at another address (clause 21.5), and answers a lane that was opened anew there
+// (clause 21.9).
 func (e *Endpoint) askMove(now mono.Time, s *peering.Session, b *Batches, p *path.Tx) {
 	w := &e.builder
-	p.Move.Ask = false
 	w.begin(s, p, b)
 	w.turnAt(p.Move.To)
-	w.f.Seg = wire.Segment{Kind: wire.KindProbe, Place: p.Move.Nonce()}
-	w.f.Small(&w.f.Seg)
+	if p.Move.Back != 0 {
+		w.echo(&p.Move.To, p.Move.Back)
+		w.f.Small(&w.f.Seg)
+	}
+	if p.Move.Ask {
+		w.f.Seg = wire.Segment{Kind: wire.KindProbe, Place: p.Move.Nonce()}
+		w.f.Small(&w.f.Seg)
+	}
+	p.Move.Ask, p.Move.Back = false, 0
 	w.finish(now)
 }
 

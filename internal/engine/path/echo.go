@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"multiedge/internal/frame"
+	"multiedge/internal/mono"
 )
 
 // Probes of the peer, which are echoed, and the echoes of ours (clause 9).
@@ -18,11 +19,14 @@ type echo struct {
 
 // OnProbe queues an Echo from the link on which the probe arrived to the link that it came from (clause 9.3). Several
 // links of the peer may face one of ours: a probe from each can wait.
-func (s *Set) OnProbe(i int, nonce uint64) {
+func (s *Set) OnProbe(now mono.Time, i int, nonce uint64) {
 	if p := s.Tx[i]; p != nil && s.TxMask&(1<<i) != 0 {
 		back := echo{Nonce: nonce, To: s.HeardFrom}
 		if s.isIP(i) {
 			back.From = s.from
+			if p.Move.To == s.from && p.Number == back.To && p.reopened(now) {
+				p.Move.Back = nonce
+			}
 		}
 		if len(p.Probing.Echo) < MaxLinks && !slices.Contains(p.Probing.Echo, back) {
 			p.Probing.Echo = append(p.Probing.Echo, back)

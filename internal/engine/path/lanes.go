@@ -49,23 +49,32 @@ func (s *Set) askedFrom(i int) (m uint64) {
 	return m
 }
 
-// reopenEvery is the least time between two such beginnings of a path: a peer gone bad can cause 256 a second over all
-// paths, as by other changes of its links.
-const reopenEvery = 250 * time.Millisecond
+const (
+	// reopenEvery is the least time between two such beginnings of a path: a peer gone bad can cause 256 a second over
+	// all paths, as by other changes of its links.
+	reopenEvery = 250 * time.Millisecond
+	// reopenWait is for how long at least the old port of a lane is asked in vain before the new one is asked.
+	reopenWait = time.Millisecond
+)
 
-// Reopened begins anew with the path of local link i, which waits to be asked, if the peer has opened its lane j anew
-// since the path was led, and asks from another port: the old one is gone, so nothing is left to wait for there. Until
-// the peer has answered at the new port the path carries no data. It reports whether that was so.
-func (s *Set) Reopened(now mono.Time, i int, j uint8) bool {
+// Reopened is told that the peer's lane j was heard from another address than the path of local link i leads to, which
+// waits to be asked. If the peer has opened the lane anew since the path was led, the old port is gone: the new one is
+// asked sooner than where a peer may have moved, and its Probes are echoed there. Until the Echo comes from there the
+// path stays where it is, since the frame may be a copy that somebody sent on.
+func (s *Set) Reopened(now mono.Time, i int, j uint8) {
 	p := s.Tx[i]
-	if p == nil || s.TxMask&(1<<i) == 0 || p.Number != j || !s.waits(i) || !s.from.Known() || p.To == s.from ||
-		p.version == s.Links[j].version || s.Links[j].Slots == 0 || now.Sub(p.madeAt) < reopenEvery {
-		return false
+	if p == nil || s.TxMask&(1<<i) == 0 || p.Number != j || !p.Usable() {
+		return
 	}
-	s.Placed(i, j, s.from)
-	s.Drop(now, i, "the peer's lane was opened anew")
-	s.add(now, i, j)
-	return true
+	if m := &p.Move; m.To.Known() && m.To == s.from && m.at < m.since && m.due == 0 && p.reopened(now) {
+		m.due = m.since.Add(max(reopenWait, 2*p.RTT.SRTT()))
+	}
+}
+
+// reopened reports whether the path waits to be asked, and the peer has opened its lane anew since the path was led.
+func (p *Tx) reopened(now mono.Time) bool {
+	r := &p.Set.Links[p.Number]
+	return p.Set.waits(p.Link) && p.version != r.version && r.Slots != 0 && now.Sub(p.madeAt) >= reopenEvery
 }
 
 // tally counts the path among those that use its port, or takes it away.

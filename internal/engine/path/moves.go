@@ -30,7 +30,9 @@ type move struct {
 	nonce uint64
 	since mono.Time // frames come from there, and nothing was acknowledged where the path leads
 	at    mono.Time // when it was asked last
+	due   mono.Time // when it is asked, unless something is acknowledged before; 0: when frames come from there again
 	Ask   bool      // a Probe is to be sent there
+	Back  uint64    // nonce of an Echo that is to be sent there, besides to where the path leads; 0: none
 	shown bool      // frames came from there; otherwise the configuration alone names it
 }
 
@@ -157,9 +159,8 @@ func (s *Set) strayed(now mono.Time, i int, h *wire.Header, from frame.Addr) {
 	}
 	used := p != nil && s.TxMask&(1<<i) != 0
 	if used && p.Usable() && p.Number == h.Path {
-		if !s.Reopened(now, i, h.Path) {
-			p.strays(now, from)
-		}
+		p.strays(now, from)
+		s.Reopened(now, i, h.Path)
 		return
 	}
 	s.Placed(i, h.Path, from)
@@ -191,6 +192,15 @@ func (p *Tx) consider(now mono.Time, at frame.Addr, shown bool) {
 	p.Move = move{To: at, since: now, shown: shown, nonce: uint64(p.Set.net.rand.Uint32()|1)<<32 | moveBit}
 }
 
+// moveTimer asks at the new address if nothing was acknowledged where the path leads.
+func (p *Tx) moveTimer(now mono.Time) {
+	if m := &p.Move; m.due != 0 && now >= m.due {
+		if m.due = 0; p.Usable() && p.Probing.ackedAt < m.since {
+			p.askMove(now)
+		}
+	}
+}
+
 func (p *Tx) askMove(now mono.Time) {
 	p.Move.at, p.Move.Ask = now, true
 	p.Set.Special |= 1 << p.Link
@@ -199,12 +209,15 @@ func (p *Tx) askMove(now mono.Time) {
 // moveBit of a nonce, besides LookBit, says that the Probe asks at another address.
 const moveBit = LookBit | 1<<29
 
+// Sends reports whether a frame is to be sent to the new address.
+func (m *move) Sends() bool { return m.Ask || m.Back != 0 }
+
 // Nonce is what the Probe to the new address says.
 func (m *move) Nonce() uint64 { return m.nonce }
 
 // moved takes the answer to a Probe at another address: the path leads there from now on if the answer came from there,
 // and none has come from where it leads. Window, round trips and frame size stay if only the port is another (RFC 9000
-// section 9.4).
+// section 9.4), unless the peer has opened its lane anew.
 func (p *Tx) moved(now mono.Time) {
 	to := p.Move.To
 	if p.Set.from != to || p.Probing.ackedAt >= p.Move.since || !p.Usable() {
@@ -212,6 +225,10 @@ func (p *Tx) moved(now mono.Time) {
 	}
 	same := p.To.SameHost(&to)
 	why := "the peer moved from " + p.To.String() + " to " + to.String()
+	if p.reopened(now) {
+		same, p.madeAt = false, now
+		why = "the peer's lane was opened anew at " + to.String()
+	}
 	p.Move = move{}
 	p.Set.Placed(p.Link, p.Number, to)
 	p.Set.net.count.Life.PathMoves++
@@ -225,7 +242,7 @@ func (p *Tx) moved(now mono.Time) {
 		p.Set.changed(p.Link, true, why)
 		return
 	}
-	p.setState(now, StateGood, why)
+	p.setState(now, StateGood, "answered from there")
 }
 
 // mostAsked is how many addresses a path keeps that were asked by one Probe.

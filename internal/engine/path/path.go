@@ -192,7 +192,13 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 	p.Set.changed(p.Link, was && p.Usable(), fmt.Sprintf("%v -> %v: %s", from, st, why))
 }
 
-func (p *Tx) NextTimeout() mono.Time { return min(p.Probing.probeAt, p.Ledger.Deadline(), p.paceAt) }
+func (p *Tx) NextTimeout() mono.Time {
+	at := min(p.Probing.probeAt, p.Ledger.Deadline(), p.paceAt)
+	if p.Move.due != 0 {
+		at = min(at, p.Move.due)
+	}
+	return at
+}
 
 // renewCwnd begins anew with the window of a path that carries no data.
 func (p *Tx) renewCwnd() { p.Cwnd = p.Set.congestion(p.Link).New() }
@@ -260,6 +266,7 @@ func (p *Tx) HandleTimeout(now mono.Time) {
 	if now >= p.Probing.probeAt {
 		p.probeTimer(now)
 	}
+	p.moveTimer(now)
 }
 
 // judge moves a path that does not answer towards dead (clause 9.1).
