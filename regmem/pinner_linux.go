@@ -44,7 +44,7 @@ const (
 	pinPiece    = 64 << 10 // bytes that are filled and locked in one turn
 
 	// PinQueueBytes is what a queue takes, with the answers to what is in it, for whoever is charged for it.
-	PinQueueBytes = pinQueueLen * (40 + 2*40)
+	PinQueueBytes = pinQueueLen * (48 + 2*48)
 )
 
 // PinQueue is what the spaces of one client ask of the pinner, in order.
@@ -70,7 +70,9 @@ type pinRequest struct {
 	of    *PinnedSpace
 	chunk uint64
 	what  PinWork
-	done  int // bytes, by turns before
+	done  uint32        // bytes, by turns before
+	asked time.Duration // when
+	delay time.Duration // from then until the first turn
 	took  time.Duration
 }
 
@@ -79,7 +81,8 @@ type PinAnswer struct {
 	Of    *PinnedSpace
 	Chunk uint64
 	Err   error
-	Took  time.Duration // by the pinner
+	Delay time.Duration // from Ask until the pinner began (DHL §V.C: miss delay)
+	Took  time.Duration // by the pinner: filling and locking (DHL §V.C: miss processing)
 }
 
 // PinnedSpace is a space as the pinner knows it.
@@ -162,7 +165,7 @@ func (sp *PinnedSpace) Ask(chunk uint64, what PinWork) bool {
 	if tail-q.head.Load() == pinQueueLen {
 		return false
 	}
-	q.ring[tail%pinQueueLen] = pinRequest{of: sp, chunk: chunk, what: what}
+	q.ring[tail%pinQueueLen] = pinRequest{of: sp, chunk: chunk, what: what, asked: q.p.now()}
 	q.tail.Store(tail + 1)
 	if q.p.asleep.CompareAndSwap(true, false) {
 		q.p.ring()
@@ -247,12 +250,15 @@ func (q *PinQueue) serve() {
 	head := q.head.Load()
 	r := &q.ring[head%pinQueueLen]
 	began := q.p.now()
+	if r.done == 0 {
+		r.delay = began - r.asked
+	}
 	whole, err := r.of.work(r)
 	r.took += q.p.now() - began
 	if !whole && err == nil {
 		return
 	}
-	a, pin := PinAnswer{Of: r.of, Chunk: r.chunk, Err: err, Took: r.took}, r.what != UnpinChunk
+	a, pin := PinAnswer{Of: r.of, Chunk: r.chunk, Err: err, Delay: r.delay, Took: r.took}, r.what != UnpinChunk
 	*r = pinRequest{}
 	q.head.Store(head + 1)
 	if pin {
@@ -284,12 +290,12 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 		}
 		return true, sp.unlock(r.chunk)
 	}
-	piece := b[r.done:min(r.done+pinPiece, len(b))]
+	piece := b[r.done:min(int(r.done)+pinPiece, len(b))]
 	if err := sp.pin(r.chunk, off+uint64(r.done), piece, r.what == PinAgain); err != nil {
 		_ = sp.unlock(r.chunk)
 		return false, err
 	}
-	if r.done += len(piece); r.done < len(b) {
+	if r.done += uint32(len(piece)); int(r.done) < len(b) {
 		return false, nil
 	}
 	if sp.huge {

@@ -72,7 +72,7 @@ func TestPinnerTurns(t *testing.T) {
 	}
 	done := 0
 	for _, a := range crowd {
-		done += a.sp.queue.ring[0].done
+		done += int(a.sp.queue.ring[0].done)
 	}
 	if done != 3*DefaultChunk {
 		t.Errorf("%d bytes are pinned in three turns", done)
@@ -139,6 +139,23 @@ func TestPinnerGivesBack(t *testing.T) {
 	a.sp.Ask(2, PinChunk)
 	if p.turn(); a.answered() != 2 || !errors.Is(a.done[1].Err, ErrClosed) {
 		t.Errorf("of a space that is gone: %+v", a.done)
+	}
+}
+
+// TestPinTimes: an answer says how long a chunk waited for the pinner's first turn, and how long all its turns took,
+// without what it waited between them.
+func TestPinTimes(t *testing.T) {
+	p := idlePinner()
+	clock := 7 * time.Second
+	p.now = func() time.Duration { clock += time.Millisecond; return clock }
+	a := newAsker(t, p, 1, 8*pinPiece, 2*pinPiece, pays)
+	a.sp.Ask(1, PinChunk) // asks at 7.001 s
+	clock += 40 * time.Millisecond
+	p.turn()
+	clock += time.Second
+	p.turn()
+	if a.answered() != 1 || a.done[0].Delay != 41*time.Millisecond || a.done[0].Took != 2*time.Millisecond {
+		t.Errorf("%+v, want a delay of 41 ms and 2 ms of work", a.done)
 	}
 }
 

@@ -49,9 +49,9 @@ var multiedge = []Exhibit{
 }
 
 var utlb = []Exhibit{
-	{"UTLB", "table 1", "a check and pinning on the host", nil, "ondemand", "hits and misses of the live library", ""},
-	{"UTLB", "table 2", "a miss on the network interface", nil, "ondemand",
-		"there is no interface with a memory of its own: a miss of the daemon's table", ""},
+	{"UTLB", "table 1", "a check, pinning and unpinning on the host", nil, "ondemand", "", ""},
+	{"UTLB", "table 2", "a hit and a miss on the network interface", nil, "ondemand",
+		"there is no interface with a memory of its own: the daemon's cache and table", ""},
 	{"UTLB", "table 3", "the programs", nil, "utlb", "kernels of this project; no Raytrace, no Volrend", ""},
 	{"UTLB", "table 4", "misses and unpinning, unlimited memory", nil, "utlb", "", ""},
 	{"UTLB", "table 5", "the same, 4 MB for each process", nil, "utlb", "", ""},
@@ -65,12 +65,11 @@ var utlb = []Exhibit{
 var dhl = []Exhibit{
 	{"DHL", "figure 3", "memory of lookups on the network interface", nil, "dhl", "addresses alone", ""},
 	{"DHL", "figure 4", "latency and bandwidth over the share of misses", nil, "ondemand",
-		"bandwidth, by the part shares (misses = drop), of one size", ""},
+		"beside it what daemons do that let misses wait (misses = park)", ""},
 	{"DHL", "figure 5", "misses by size of the cache", nil, "dhl", "", ""},
 	{"DHL", "figure 6", "speedup", nil, "dhl", "", ""},
 	{"DHL", "figure 7", "time by part", nil, "dhl", "", ""},
-	{"DHL", "distribution", "how long a miss takes",
-		nil, "", "", "edgestudy ondemand measures its median and tail, not the distribution"},
+	{"DHL", "distribution", "how long a miss takes, until its handler begins and by it", nil, "ondemand", "", ""},
 }
 
 var vmmc = []Exhibit{

@@ -36,7 +36,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 		name string
 		do   func(context.Context)
 	}{{Costs, r.costs}, {Sweep, r.sweep}, {Ways, r.ways}, {Shares, r.shares},
-		{Prefetch, r.foresee}, {Bystander, r.bystander}} {
+		{Misses, r.misses}, {Prefetch, r.foresee}, {Bystander, r.bystander}} {
 		if slices.Contains(s.Parts, part.name) {
 			kit.Doing(func() { part.do(ctx) }, "%s", part.name)
 		}
@@ -86,6 +86,8 @@ func (r *run) costs(ctx context.Context) {
 	}
 	r.show("costs, check", 1)
 	r.checks(ctx)
+	r.hostCosts(ctx)
+	r.res.Tables.NI = nicCosts()
 }
 
 // cost measures one site with one size.

@@ -39,11 +39,12 @@ const (
 	Ways      = "ways"
 	Shares    = "shares"   // of misses, with daemons that park, such that use what is there, and such that drop
 	Prefetch  = "prefetch" // with daemons of each setting
+	Misses    = "misses"   // of a ping-pong: with daemons that drop, and such that park
 	Bystander = "bystander"
 )
 
 // Parts are all parts.
-var Parts = []string{Costs, Sweep, Ways, Shares, Prefetch, Bystander}
+var Parts = []string{Costs, Sweep, Ways, Shares, Misses, Prefetch, Bystander}
 
 // Target is what a server is asked to have.
 type Target struct {
@@ -56,6 +57,7 @@ type Target struct {
 	Fill    bool   `json:"fill,omitempty"` // the program has written to all pages
 	Huge    bool   `json:"huge,omitempty"`
 	Prepare int    `json:"prepare,omitempty"` // bytes from the start that are pinned at first
+	Pong    int    `json:"pong,omitempty"`    // bytes of the longest answer to a ping; 0: there are no pings
 }
 
 func (t *Target) json() []byte {
@@ -126,12 +128,15 @@ type Result struct {
 	Spec
 	Costs   []Cost   `json:"costs,omitempty"`
 	Timings []Timing `json:"timings,omitempty"`
+	Tables  Tables   `json:"utlb_tables"`
 	Points  []Point  `json:"points,omitempty"`
 	Ways    []Way    `json:"ways,omitempty"`
 	Shares  []Share  `json:"shares,omitempty"`
+	Pings   []Pings  `json:"pings,omitempty"`
 	Besides []Beside `json:"bystander,omitempty"`
 
 	Foresights []Foresight `json:"prefetch,omitempty"`
+	Times      []MissTimes `json:"miss_times,omitempty"`
 }
 
 // mapOptions are what a Target asks of a space.

@@ -23,11 +23,20 @@ type far struct {
 // open has the server make a Target.
 func (r *run) open(ctx context.Context, d *edge.Device, t Target) *far {
 	c := kit.Get(d.Dial(ctx, r.Peer, service, edge.Data(t.json())))
+	if t.Pong > 0 {
+		kit.Get(r.near.Export(c, back, edge.RemoteWrite, 0, t.Pong))
+	}
 	return &far{c: c, mem: kit.Get(c.Import(ctx, target)), board: kit.Get(c.Import(ctx, board))}
 }
 
 // order has the server follow an order, and returns what its space did until then.
 func (f *far) order(ctx context.Context, what uint32) (u space.Usage) {
+	f.ask(ctx, what, &u)
+	return u
+}
+
+// ask has the server follow an order, and takes its answer.
+func (f *far) ask(ctx context.Context, what uint32, answer any) {
 	kit.Do(ctx, f.c, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: f.board, RemoteOff: bell,
 		Flags: edge.Notify, Imm: what})
 	f.answered++
@@ -36,8 +45,8 @@ func (f *far) order(ctx context.Context, what uint32) (u space.Usage) {
 		kit.Get(f.board.ReadAtContext(ctx, b, 0))
 		n := binary.LittleEndian.Uint64(b[8:])
 		if binary.LittleEndian.Uint64(b) == f.answered && n <= bell-place &&
-			json.Unmarshal(b[place:place+n], &u) == nil {
-			return u
+			json.Unmarshal(b[place:place+n], answer) == nil {
+			return
 		}
 	}
 }

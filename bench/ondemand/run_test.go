@@ -58,7 +58,8 @@ func TestOnDemand(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if len(res.Costs) != 8 || len(res.Foresights) != 4 || len(res.Ways) != 20 || len(res.Besides) != 4 || shown == 0 {
+	if len(res.Costs) != 8 || len(res.Pings) != 24 || len(res.Foresights) != 4 || len(res.Ways) != 20 ||
+		len(res.Besides) != 4 || shown == 0 {
 		t.Errorf("%d costs, %d ways, %d bystanders", len(res.Costs), len(res.Ways), len(res.Besides))
 	}
 	var out bytes.Buffer
@@ -68,13 +69,13 @@ func TestOnDemand(t *testing.T) {
 	}
 	s.Print(&out)
 	for _, want := range []string{"miss, untouched", "write 65536, 200 %, mru, cyclic", "copied, 200 %, zipf",
-		"park, 100 %", "exact, 1048576, cyclic", "as many writes that hit",
+		"park, 100 %", "park, 65536, 100 %", "num_entries", "exact, 1048576, cyclic", "as many writes that hit",
 		"park, writes that miss, no pages"} {
 		if !strings.Contains(strings.ToLower(out.String()), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	if len(s.Figures) != 3 || s.Write(t.TempDir(), "ondemand") != nil {
+	if len(s.Figures) != 4 || s.Write(t.TempDir(), "ondemand") != nil {
 		t.Errorf("%d figures", len(s.Figures))
 	}
 }

@@ -15,15 +15,20 @@ const (
 	service = "edgebench-ondemand"
 	target  = "target" // the export that is measured
 	board   = "board"  // and the one by which the server answers orders
+	back    = "back"   // the client's export for pongs
 	place   = 16       // of the answer on the board, behind its number and length
-	boardIs = 4096     // bytes
+	boardIs = 32 << 10 // bytes
 	bell    = boardIs - 8
 )
 
-// Orders to a server, by the number that a notification carries.
+// Orders to a server, by the number that a notification carries, in its lowest bits.
 const (
 	tellUsage = 1 // what the space did
 	evictAll  = 2 // unpin everything, then tell
+	tellTimes = 3 // how long misses took at the daemon
+	pong      = 4 // write as many bytes back as the number says above pongShift
+
+	pongShift = 3
 )
 
 // Serve has what clients ask for, until ctx ends. started is called when they may come.
@@ -39,11 +44,11 @@ func Serve(ctx context.Context, d *edge.Device, started func()) {
 // serve makes what a request asks for, and follows orders until the connection ends.
 func serve(ctx context.Context, d *edge.Device, req *edge.Request) {
 	var mem, answers *edge.Region
+	var t Target
 	if err := kit.Try(func() {
-		var t Target
 		kit.Check(json.Unmarshal(req.Data(), &t))
 		mem = t.make(ctx, d)
-		answers = kit.Get(d.Register(boardIs))
+		answers = kit.Get(d.Register(boardIs + t.Pong))
 	}); err != nil {
 		if mem != nil {
 			mem.Close()
@@ -59,8 +64,19 @@ func serve(ctx context.Context, d *edge.Device, req *edge.Request) {
 		const all = edge.RemoteRead | edge.RemoteWrite
 		kit.Get(mem.Export(c, target, all, 0, mem.Len()))
 		kit.Get(answers.Export(c, board, all, 0, boardIs))
-		for n := uint64(1); ; n++ {
-			follow(ctx, kit.Get(c.WaitNotify(ctx)).Imm, mem, answers.Bytes(), n)
+		var to *edge.RemoteRegion
+		if t.Pong > 0 {
+			to = kit.Get(c.Import(ctx, back))
+		}
+		for n := uint64(1); ; {
+			what := kit.Get(c.WaitNotify(ctx)).Imm
+			if size := int(what >> pongShift); size > 0 {
+				kit.Get(c.Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Local: answers,
+					LocalOff: boardIs, Len: size, Remote: to}))
+				continue
+			}
+			follow(ctx, d, what, mem, answers.Bytes()[:boardIs], n)
+			n++
 		}
 	})
 }
@@ -92,12 +108,17 @@ func fill(b []byte) {
 }
 
 // follow carries order number n out, and answers on the board.
-func follow(ctx context.Context, what uint32, mem *edge.Region, b []byte, n uint64) {
+func follow(ctx context.Context, d *edge.Device, what uint32, mem *edge.Region, b []byte, n uint64) {
 	if what == evictAll {
 		kit.Check(space.Evict(mem, 0, mem.Len()))
 	}
-	u := kit.Get(space.UsageOf(ctx, mem))
-	text := kit.Get(json.Marshal(u))
+	var answer any
+	if what == tellTimes {
+		answer = timesOf(ctx, d)
+	} else {
+		answer = kit.Get(space.UsageOf(ctx, mem))
+	}
+	text := kit.Get(json.Marshal(answer))
 	if len(text) > bell-place {
 		kit.Fail("an answer of %d bytes", len(text))
 	}

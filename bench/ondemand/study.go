@@ -25,11 +25,11 @@ const noise = "a run on a host that does other things as well is no proof: repea
 // Study shows a result, with the goals and whether they were reached.
 func (r *Result) Study(head report.Head) *xlate.Study {
 	s := &xlate.Study{Head: head, Title: "Memory that is pinned on demand", Scale: 1, Seed: 1,
-		Origin: "Measured on this machine, between two hosts of a lab. Judged by goals of this project; no paper has " +
-			"numbers for them.",
+		Origin: "Measured on this machine, between two hosts of a lab. UTLB's tables 1 and 2 and DHL's figure 4 and " +
+			"times of misses are judged by what the papers say, the rest by goals of this project.",
 		Paper: "Chen and others, UTLB, and Azimi and Bilas, Dynamic Handle Lookup, whose mechanisms these are"}
-	for _, part := range []func(*xlate.Study){r.costStudy, r.sweepStudy, r.wayStudy, r.shareStudy,
-		r.foresightStudy, r.besideStudy} {
+	for _, part := range []func(*xlate.Study){r.tableStudy, r.pingStudy, r.timesStudy, r.costStudy, r.sweepStudy,
+		r.wayStudy, r.shareStudy, r.foresightStudy, r.besideStudy} {
 		part(s)
 	}
 	return s
@@ -65,7 +65,7 @@ func (r *Result) costStudy(s *xlate.Study) {
 	goal(s, "miss-untouched", fmt.Sprintf("And %.0f us where there are none.", goalUntouch),
 		untouched <= goalUntouch, "%.1f us at the worst site", untouched)
 	t = xlate.Table{ID: "timings", Title: "Look-ups, ns", Caption: "The least of many turns. check: the library's " +
-		"space.Resident over so many chunks (UTLB table 1). look-up: what the daemon does for each part of an " +
+		"space.Resident over so many chunks. look-up: what the daemon does for each part of an " +
 		"operation beyond what it does for registered memory, with its table in the processor's cache and not.",
 		Columns: []string{"what", "ns"}}
 	for _, k := range r.Timings {

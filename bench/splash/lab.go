@@ -23,6 +23,8 @@ type Spec struct {
 	Costs int    `json:"costs"` // rounds of measuring what single steps cost, beside the operations they are made of
 	Cut   bool   `json:"cut"`   // links are cut in turn while the kernels run
 	Kill  bool   `json:"kill"`  // a rank is killed at the end
+	// program with the kernels of Mixed in C, which every other rank from rank 1 on is; empty: all are in Go
+	Program string `json:"program,omitempty"`
 }
 
 // Result is what came of a Spec.
@@ -51,6 +53,8 @@ type Ended struct {
 }
 
 const role = "splash rank"
+
+const killMemory = 1 << 16 // bytes of the run in which a rank is killed
 
 // job is a rank in a lab host.
 type job struct {
@@ -117,7 +121,10 @@ func (j *job) run(ctx context.Context, d *edge.Device, p *kit.Port) error {
 	if !j.Kill {
 		return nil
 	}
-	return dsm.Run(ctx, j.config(d, "kill", 1<<16), func(m *dsm.Memory) error {
+	if j.inC() {
+		return j.barriersInC(ctx, p)
+	}
+	return dsm.Run(ctx, j.config(d, "kill", killMemory), func(m *dsm.Memory) error {
 		m.Barrier()
 		p.Started()
 		for {
@@ -144,6 +151,11 @@ func (j *job) kernel(ctx context.Context, d *edge.Device, p *kit.Port, name stri
 			return nil, err
 		}
 		_ = p.Emit(event{What: fmt.Sprintf("%s, %d ranks", t.Kernel, j.Ranks)}) // likewise
+	}
+	if j.inC() {
+		s, err := j.kernelInC(ctx, name, &k, t.Size)
+		row.Stats = []dsm.Stats{s}
+		return row, err
 	}
 	err := dsm.Run(ctx, j.config(d, name, k.Memory(t.Size, j.Ranks)), func(m *dsm.Memory) error {
 		digest, s := k.Run(m, t.Size)

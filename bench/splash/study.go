@@ -69,6 +69,14 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 	return s
 }
 
+// languages says which ranks are in C.
+func (r *Result) languages() string {
+	if r.Program == "" {
+		return ""
+	}
+	return ", from rank 1 on every other one in C"
+}
+
 // longest is the time of the rank that took longest.
 func (r *Row) longest() (d time.Duration) {
 	for i := range r.Stats {
@@ -78,7 +86,7 @@ func (r *Row) longest() (d time.Duration) {
 }
 
 func (r *Result) runs() xlate.Table {
-	t := xlate.Table{ID: "splash", Title: fmt.Sprintf("Kernels on %d ranks, one on each host", r.Ranks),
+	t := xlate.Table{ID: "splash", Title: fmt.Sprintf("Kernels on %d ranks, one on each host%s", r.Ranks, r.languages()),
 		Columns: []string{"kernel", "size", "one rank, ms", "all, ms", "speed-up", "bits"},
 		Caption: "The time of a run is that of its longest rank, without setting up."}
 	if r.Ranks > runtime.NumCPU() {

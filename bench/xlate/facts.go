@@ -31,6 +31,7 @@ type Papers struct {
 		Paper    string     `json:"paper"`
 		VMH      [2]float64 `json:"vmh_kib"`          // memory of the NIC for addresses: static tables, dynamic
 		Delay    [2]float64 `json:"delay_us"`         // of a miss, until its handler runs: from, to
+		Service  [2]float64 `json:"processing_us"`    // of a miss, by its handler: from, to
 		Overhead float64    `json:"overhead_at_most"` // of run time, for all but one program
 	} `json:"dhl"`
 	VMMC struct {
@@ -155,13 +156,18 @@ func (c *Costs) PerProcess(r Rates) float64 {
 
 // HostCosts is UTLB's table 1: microseconds by pages of one call.
 type HostCosts struct {
-	Pages []float64 `json:"pages"`
-	Pin   []float64 `json:"pin"`
+	Pages    []float64 `json:"pages"`
+	CheckMin []float64 `json:"check_min"`
+	CheckMax []float64 `json:"check_max"`
+	Pin      []float64 `json:"pin"`
+	Unpin    []float64 `json:"unpin"`
 }
 
-// NICosts is UTLB's table 2: microseconds by entries of one fetch.
+// NICosts is UTLB's table 2: microseconds by entries of one fetch, and the cost of a hit, which its head says.
 type NICosts struct {
 	Entries []float64 `json:"entries"`
+	Hit     float64   `json:"hit"`
+	DMA     []float64 `json:"dma"`
 	Miss    []float64 `json:"miss"`
 }
 

@@ -261,6 +261,9 @@ func Cells(forms string, values ...float64) (cells []Cell) {
 	return cells
 }
 
+// Beside is a cell with a number of ours and the paper's, in a form such as %.1f.
+func Beside(v, paper float64, form string) Cell { return beside(v, paper).as(form) }
+
 func beside(v, paper float64) Cell { return Cell{Ours: &v, Paper: &paper} }
 
 func (c Cell) as(form string) Cell { c.Form = form; return c }

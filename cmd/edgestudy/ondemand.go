@@ -15,7 +15,7 @@ import (
 
 // onDemandCmd measures memory that is pinned on demand.
 type onDemandCmd struct {
-	Only     []string    `default:"costs,sweep,ways,shares,prefetch,bystander" enum:"costs,sweep,ways,shares,prefetch,bystander" help:"Parts to measure: costs (of a hit, a miss, a check), sweep (sizes, working sets, policies, patterns), ways (registered whole, at each transfer, through a cache, copied), shares (of writes that miss: parked, used in place if pinned before, and dropped to be sent again), prefetch (exact, sequential, off), bystander." placeholder:"PART,..."`
+	Only     []string    `default:"costs,sweep,ways,shares,misses,prefetch,bystander" enum:"costs,sweep,ways,shares,misses,prefetch,bystander" help:"Parts to measure: costs (of a hit, a miss, a check), sweep (sizes, working sets, policies, patterns), ways (registered whole, at each transfer, through a cache, copied), shares (of writes that miss: parked, used in place if pinned before, and dropped to be sent again), misses (of a ping-pong, over sizes, and how long they take: the DHL paper's figure 4 and its times of misses), prefetch (exact, sequential, off), bystander." placeholder:"PART,..."`
 	Duration cli.Seconds `short:"D" default:"0.4" help:"Duration of each cell." placeholder:"TIME"`
 	Rounds   int         `default:"5" help:"Rounds of comparisons that are made in turns." placeholder:"N"`
 	Budget   cli.Size    `default:"16m" help:"Bytes that a space may pin." placeholder:"SIZE"`
@@ -54,6 +54,7 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 	res, err := c.measure(ctx, spec)
 	for _, other := range []ondemand.Spec{{Parts: []string{ondemand.Shares}, Variant: config.MissesInline},
 		{Parts: []string{ondemand.Shares}, Variant: config.MissesDrop},
+		{Parts: []string{ondemand.Misses}, Variant: config.MissesDrop},
 		{Parts: []string{ondemand.Bystander}, Variant: config.MissesInline},
 		{Parts: []string{ondemand.Prefetch}, Ahead: "sequential"}, {Parts: []string{ondemand.Prefetch}, Ahead: "off"}} {
 		if err != nil || !slices.Contains(c.Only, other.Parts[0]) {
@@ -63,6 +64,7 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 		var more *ondemand.Result
 		if more, err = c.measure(ctx, spec); err == nil {
 			res.Shares, res.Foresights = append(res.Shares, more.Shares...), append(res.Foresights, more.Foresights...)
+			res.Pings, res.Times = append(res.Pings, more.Pings...), append(res.Times, more.Times...)
 			res.Besides = append(res.Besides, more.Besides...)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"multiedge/bench/cli"
 	"multiedge/bench/kit"
@@ -24,6 +25,8 @@ type splashCmd struct {
 	Costs   int            `help:"Rounds of measuring what single steps cost, beside the operations they are made of (default: none)." placeholder:"ROUNDS"`
 	Cut     bool           `help:"Cut links in turn while the kernels run: add --lab-links 2 or more."`
 	Kill    bool           `help:"Kill a rank at the end, and see how the others end."`
+	Mixed   bool           `help:"Every other rank is a program in C, from rank 1 on: kernels radix, ocean, lu and lu-rows. make -C edge/dsm/c tests builds it."`
+	Program string         `help:"The program with kernels in C, for --mixed (default: out/dsm/plain/kernel)." placeholder:"FILE"`
 	resultFlags
 	cli.TransportFlags
 	cli.LabFlags `prefix:""`
@@ -41,7 +44,19 @@ func (c *splashCmd) spec() (splash.Spec, error) {
 			return s, fmt.Errorf("there is no kernel %q; edgestudy splash --help names them", name)
 		}
 	}
+	if c.Mixed {
+		var err error
+		if s.Program, err = splash.ProgramInC(c.Program); err != nil {
+			return s, err
+		}
+	}
 	for _, k := range splash.Kernels {
+		if c.Mixed && !slices.Contains(splash.Mixed, k.Name) {
+			if slices.Contains(c.Kernels, k.Name) {
+				return s, fmt.Errorf("%s is not there in C: --mixed runs %s", k.Name, strings.Join(splash.Mixed, ", "))
+			}
+			continue
+		}
 		size := k.Size
 		if c.Paper && k.Paper > 0 {
 			size = k.Paper
@@ -72,6 +87,10 @@ func (c *splashCmd) Run(ctx context.Context) error {
 		return errors.New("splash measures daemons: leave out --embedded")
 	case c.Costs < 0 || c.Costs > 100000:
 		return errors.New("--costs is 0 to 100000 rounds")
+	case c.Program != "" && !c.Mixed:
+		return errors.New("--program is for --mixed")
+	case c.Mixed && c.Costs > 0:
+		return errors.New("--costs measures ranks in Go: leave out --mixed")
 	case c.Cut && c.LabLinks < 2:
 		return errors.New("--cut leaves one link whole: add --lab-links 2 or more")
 	}
@@ -101,6 +120,9 @@ func (c *splashCmd) measure(ctx context.Context, spec splash.Spec) (*splash.Resu
 	machine.This() // its card is of before the study
 	hosts := c.Cluster(&c.TransportFlags, 1)
 	hosts.Lab.Hosts = c.Ranks
+	if c.Cut {
+		hosts.Lab.Medium = lab.Switch // which can cut links between two hosts, too
+	}
 	cl, err := kit.NewCluster(ctx, hosts)
 	if err != nil {
 		return nil, err

@@ -115,6 +115,26 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
+// A rank that disconnects has no connection left when it goes on: the regions that it closes next are of no use to
+// others.
+func TestDisconnectWaits(t *testing.T) {
+	for _, why := range []error{nil, errors.New("no more")} {
+		ranks := joined(t)
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			ranks[1].disconnect(t.Context(), why)
+		}()
+		ranks[0].disconnect(t.Context(), why)
+		for rank, c := range ranks[0].conns {
+			if c != nil && c.Err() == nil {
+				t.Errorf("after %v: the connection with rank %d is open", why, rank)
+			}
+		}
+		<-other
+	}
+}
+
 // A run leaves nothing on the program's Device, however it ends, and closes one that it opened itself.
 func TestLeavingGivesBack(t *testing.T) {
 	for _, why := range []error{nil, errors.New("no more")} {

@@ -30,6 +30,9 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.Sum += uint64(max(d, 0))
 }
 
+// Bound is the longest duration of bucket i, in seconds.
+func Bound(i int) float64 { return math.Exp2(MinExp + float64(i)/PerOctave) }
+
 // Add adds what o counted.
 func (h *Histogram) Add(o *Histogram) {
 	for i, n := range o.Counts {

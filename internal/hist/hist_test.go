@@ -8,7 +8,7 @@ import (
 )
 
 // upper is the upper bound of a bucket in nanoseconds.
-func upper(i int) float64 { return 1e9 * math.Pow(2, MinExp+float64(i)/PerOctave) }
+func upper(i int) float64 { return 1e9 * Bound(i) }
 
 // The last whole nanosecond up to each bound is in its bucket, the next one is not.
 func TestBounds(t *testing.T) {

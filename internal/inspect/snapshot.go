@@ -133,6 +133,7 @@ func (in *Inspector) fill(out *Snapshot, counters engine.Counters) {
 	st.PinnedBytes = n.Ledger.Pinned()
 	st.ChargedBytes, st.RegionsCharged = n.Ledger.Charged()
 	st.Spaces.FilledBytes, st.Spaces.FilledLimit = n.Ledger.Filled(), uint64(limits.FilledTotal)
+	st.Spaces.PinDelay, st.Spaces.PinTime = bucketsOf(&out.Latency.PinDelay), bucketsOf(&out.Latency.Pin)
 	st.PinnedLimit, st.RegionsLimit, st.ReserveBytes, st.ClientsLimit = uint64(limits.PinnedTotal), limits.RegionsTotal,
 		uint64(limits.Reserve), limits.Clients
 	st.MemlockLimit, _ = memlockLimit() // doctor says an error

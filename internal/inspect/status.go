@@ -96,6 +96,26 @@ type SpacesStatus struct {
 	FilledBytes uint64 `json:"filled_bytes"`       // that the daemon filled on demand
 	FilledLimit uint64 `json:"filled_limit_bytes"` // over all users
 	Counters    Counts `json:"counters"`
+
+	// of chunks that were pinned: how long they waited for the pinner, and how long it took (DHL §V.C)
+	PinDelay []Bucket `json:"pin_delay,omitempty"`
+	PinTime  []Bucket `json:"pin_time,omitempty"`
+}
+
+// Bucket is how many durations were at most so long, and longer than the bound of the bucket before it. Those with none
+// are left out.
+type Bucket struct {
+	Seconds float64 `json:"seconds"`
+	Count   uint64  `json:"count"`
+}
+
+func bucketsOf(h *hist.Histogram) (list []Bucket) {
+	for i, n := range h.Counts {
+		if n > 0 {
+			list = append(list, Bucket{hist.Bound(i), n})
+		}
+	}
+	return list
 }
 
 // Results of a reload.

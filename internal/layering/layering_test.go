@@ -34,6 +34,7 @@ var allowed = map[string]string{
 	"edge/heap":            "edge edge/internal/inner regmem",
 	"edge/atomics":         "edge internal/abi",
 	"edge/dsm":             "edge edge/atomics internal/mono",
+	"edge/dsm/dsmprom":     "edge/dsm",
 	"edge/events":          "edge edge/internal/inner",
 	"edge/compose":         "edge edge/internal/inner internal/ipc",
 	"edge/redirect":        "edge edge/internal/inner",
@@ -52,7 +53,7 @@ var allowed = map[string]string{
 	"bench/fabric":   "bench internal/mono internal/sim",
 	"bench/handles":  "bench edge regmem",
 	"bench/notify":   "bench edge internal/inspect internal/ipc internal/mono internal/trace",
-	"bench/ondemand": "bench edge regmem",
+	"bench/ondemand": "bench edge internal/config internal/inspect regmem",
 	"bench/xlate":    "bench edge/dsm regmem",
 	"internal/daemon": "internal/inspect internal/shard internal/config internal/identity internal/engine " +
 		"internal/secure internal/ipc internal/trace internal/mono linkdrv regmem",

@@ -53,7 +53,7 @@ type collector struct {
 	peers    []reading[inspect.PeerStatus]
 	paths    []reading[inspect.PathStatus]
 
-	operations, roundTrips, missWait, pinTime *prometheus.Desc
+	operations, roundTrips, missWait, pinDelay, pinTime *prometheus.Desc
 }
 
 func desc(name, help string, labels []string) *prometheus.Desc {
@@ -78,6 +78,8 @@ func newCollector(src Source, version string) *collector {
 			linkLabels),
 		missWait: desc("space_miss_wait_seconds",
 			"Time from a miss of memory until what met it went on.", deviceLabels),
+		pinDelay: desc("space_pin_delay_seconds", "Time from asking for a chunk until the pinner began with it.",
+			deviceLabels),
 		pinTime: desc("space_pin_seconds", "Time that filling and locking a chunk took.", deviceLabels),
 	}
 }
@@ -96,6 +98,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.operations
 	ch <- c.roundTrips
 	ch <- c.missWait
+	ch <- c.pinDelay
 	ch <- c.pinTime
 }
 
@@ -130,6 +133,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- newHistogram(c.operations, &snap.Latency.Send, device, "send")
 	ch <- newHistogram(c.operations, &snap.Latency.Atomic, device, "atomic")
 	ch <- newHistogram(c.missWait, &snap.Latency.Miss, device)
+	ch <- newHistogram(c.pinDelay, &snap.Latency.PinDelay, device)
 	ch <- newHistogram(c.pinTime, &snap.Latency.Pin, device)
 	c.collectPeers(ch, inspect.MergePeers(snap.Peers), device)
 }

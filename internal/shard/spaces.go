@@ -126,6 +126,7 @@ func (s *Shard) askMore(now mono.Time) {
 
 func (s *Shard) pinned(a *regmem.PinAnswer) {
 	space := a.Of.Space
+	s.eng.Latency.PinDelay.Observe(a.Delay)
 	s.eng.Latency.Pin.Observe(a.Took)
 	space.Done(a.Chunk, a.Err == nil)
 	if a.Err == nil {

@@ -90,4 +90,5 @@ void dsm_barrier(void)
 	acquire(lay.released, true);
 	for (int q = 0; q < conf.ranks; q++)
 		know.bases[q] = load(lay.released + 8 * (size_t)q);
+	tell_stats(false);
 }

@@ -6,7 +6,6 @@
 #include "net.h"
 
 static pid_t begun; /* process that is in a run; 0: none, or it is over */
-static uint64_t since;
 
 /* A process of the run that ends without dsm_exit has failed. A child of fork is none. */
 static void unfinished(void)
@@ -24,6 +23,7 @@ void begin(const dsm_config *config, bool show)
 		fail("dsm_init: a process can be in one run");
 	once = true;
 	config_complete(&conf, config);
+	tell_begin();
 	layout_make();
 	int memfd = pages_make();
 	if (conf.ranks > 1) {
@@ -62,6 +62,7 @@ void dsm_exit(void)
 		fault_forget();
 		leave();
 	}
+	tell_stats(true);
 	begun = 0;
 	pages_free();
 }
@@ -79,16 +80,4 @@ int dsm_ranks(void)
 size_t dsm_share(size_t n, int rank)
 {
 	return (size_t)rank * n / (size_t)conf.ranks;
-}
-
-void dsm_get_stats(dsm_stats *to)
-{
-	*to = stats;
-	to->total_ns = now_ns() - since;
-}
-
-void dsm_reset_stats(void)
-{
-	stats = (dsm_stats){ 0 };
-	since = now_ns();
 }

@@ -88,6 +88,10 @@ enum { DSM_BLOCKS = -1, DSM_TURNS = -2 };
  * changes of a page travel in more pieces. home says where changes are carried to: at home a rank works without
  * messages. The memory is freed by dsm_exit. */
 DSM_API void *dsm_alloc(size_t n, size_t element, int home);
+/* The same, with a function that says at which rank each page of the allocation is at home, by its number there, how
+ * many pages there are, and the number of ranks. It must say the same at all ranks. */
+typedef int dsm_homes(size_t page, size_t pages, int ranks);
+DSM_API void *dsm_alloc_homes(size_t n, size_t element, dsm_homes *home);
 
 /* Brings size bytes from p here, in one read for each run of missing pages of one home, and if write is not 0 allows to
  * write them. It is faster than as many faults, and system calls may be given the bytes then: for reading until the
@@ -100,7 +104,8 @@ DSM_API void dsm_unlock(int number);
 /* Waits until all ranks are in it; each sees what all did before. */
 DSM_API void dsm_barrier(void);
 
-/* What this rank did since dsm_init or dsm_reset_stats. Times are in nanoseconds of the monotonic clock; what is left
+/* What this rank did since dsm_init or dsm_reset_stats; with EDGE_DSM_STATS=DIR in the environment it is also kept in
+ * the file DIR/NAME.RANK.prom, for Prometheus, and with EDGE_DSM_STATS=- written to standard error at the end. Times are in nanoseconds of the monotonic clock; what is left
  * of total_ns is the program's own. */
 typedef struct dsm_stats {
 	uint64_t operations; /* reads, writes and atomics on memory of other ranks */

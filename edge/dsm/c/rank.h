@@ -1,6 +1,6 @@
 /*
- * What every part of libedge-dsm has. The layers, from below: base (layout.c, fail.c), net (net.c, leave.c, join.c),
- * pages (page.c, fault.c, release.c, acquire.c), ranks (meet.c, lock.c, barrier.c), program (alloc.c, dsm.c,
+ * What every part of libedge-dsm has. The layers, from below: base (layout.c, fail.c, stats.c), net (net.c, leave.c,
+ * join.c), pages (page.c, fault.c, release.c, acquire.c), ranks (meet.c, lock.c, barrier.c), program (alloc.c, dsm.c,
  * parmacs.c). None calls one above it; make layers says so. All state is this one rank's and is used by the program's
  * thread, but for what leave.c and net.c say of the thread that watches.
  */
@@ -136,6 +136,10 @@ void meet(int how);
 
 /* alloc.c */
 size_t alloc_pages(size_t bytes, size_t element, int home);
+
+/* stats.c */
+void tell_begin(void);
+void tell_stats(bool end);
 
 /* dsm.c: begins this rank's part in the run; if not show, the memory is private until show_memory. */
 void begin(const dsm_config *config, bool show);

@@ -148,8 +148,9 @@ func (c *Counters) Add(o *Counters) {
 type Latency struct {
 	Write, Read, Atomic, Send hist.Histogram
 	Miss                      hist.Histogram // from a miss until what met it goes on
-	// of a page that missed: how long making it resident took, as its owner notes
-	Pin hist.Histogram
+	// of a page that missed: how long it waited for whoever makes it resident, and how long that took, as its owner
+	// notes
+	PinDelay, Pin hist.Histogram
 }
 
 // Add adds what another endpoint counted.
@@ -158,6 +159,7 @@ func (l *Latency) Add(o *Latency) {
 	l.Read.Add(&o.Read)
 	l.Atomic.Add(&o.Atomic)
 	l.Miss.Add(&o.Miss)
+	l.PinDelay.Add(&o.PinDelay)
 	l.Pin.Add(&o.Pin)
 	l.Send.Add(&o.Send)
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/edge/dsm"
 	"multiedge/internal/config"
@@ -26,10 +27,8 @@ import (
 // deadline is how long a test may take on a loaded machine.
 const deadline = 100 * time.Second
 
-func TestMain(m *testing.M) {
-	lab.EnsurePrivileges()
-	os.Exit(m.Run())
-}
+// TestMain is also what runs in the hosts of the tests' clusters.
+func TestMain(m *testing.M) { kit.Tests(m.Run) }
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -122,6 +122,41 @@ func TestFaultElsewhere(t *testing.T) {
 	}
 }
 
+// A program that jumps into a page that it has written dies of the fault, though the page is shared memory, and the
+// others say that it was lost; it does not fault for ever.
+func TestJumpIntoMemory(t *testing.T) {
+	w := newWorld(t, 2)
+	list := []*process{w.start("jump", 0, 2, "rank", "jump"), w.start("jump", 1, 2, "rank", "jump")}
+	checkFailed(t, list[:1], "dsm: rank 1 on host1 was lost")
+	list[1].ends()
+	if said := list[1].err.Error() + list[1].stderr.String(); !strings.Contains(said, "segmentation fault") &&
+		!strings.Contains(said, "AddressSanitizer: SEGV") {
+		t.Errorf("%s", said)
+	}
+}
+
+// Faults elsewhere go to the handler that the program had, in both forms of handlers.
+func TestHandlerFromBefore(t *testing.T) {
+	w := newWorld(t, 2)
+	for _, what := range []string{"handler with info", "handler"} {
+		for _, p := range w.together(what, 2, what) {
+			p.well()
+		}
+	}
+}
+
+// A child of fork that touches the shared memory ends, with words; the run does not.
+func TestFork(t *testing.T) {
+	w := newWorld(t, 2)
+	list := w.together("fork", 2, "fork")
+	for _, p := range list {
+		p.well()
+	}
+	if said := list[0].stderr.String(); !strings.Contains(said, "a child of fork touches the shared memory") {
+		t.Errorf("%q", said)
+	}
+}
+
 // System calls fail with EFAULT where memory is missing, and work after dsm_touch; and faults need no room on the
 // stack.
 func TestSystemCalls(t *testing.T) {

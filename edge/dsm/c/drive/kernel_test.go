@@ -3,47 +3,88 @@
 package drive
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"multiedge/bench/kit"
+	"multiedge/bench/kit/kittest"
 	"multiedge/bench/splash"
 	"multiedge/edge/dsm"
+	"multiedge/internal/lab"
 )
 
-// The radix kernel of bench/splash, with ranks in C, has the bits of its sequential run.
-func TestRadix(t *testing.T) {
-	const keys = 20000
-	k, _ := splash.Named("radix")
-	want := uint64(0)
-	must(t, dsm.Run(t.Context(), dsm.Config{Ranks: 1, Size: k.Memory(keys, 1)}, func(m *dsm.Memory) error {
-		want, _ = k.Run(m, keys)
-		return nil
-	}))
+// The kernels that bench/splash has in C, too, have the bits of their sequential runs in Go, with ranks in C and with
+// ranks in both.
+func TestKernels(t *testing.T) {
 	w := newWorld(t, 3)
-	for name, inC := range map[string]func(rank int) bool{
-		"C": func(int) bool { return true }, "Go and C": func(rank int) bool { return rank > 0 },
-		"C and Go": func(rank int) bool { return rank != 1 },
-	} {
-		t.Run(name, func(t *testing.T) { w.radix(t, name, keys, want, inC) })
+	for name, size := range map[string]int{"radix": 20000, "ocean": 30, "lu": 96, "lu-rows": 64} {
+		k, _ := splash.Named(name)
+		want := uint64(0)
+		must(t, dsm.Run(t.Context(), dsm.Config{Ranks: 1, Size: k.Memory(size, 1)}, func(m *dsm.Memory) error {
+			want, _ = k.Run(m, size)
+			return nil
+		}))
+		for how, inC := range map[string]func(rank int) bool{
+			"C": func(int) bool { return true }, "Go and C": func(rank int) bool { return rank > 0 },
+			"C and Go": func(rank int) bool { return rank != 1 },
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				if got := w.kernel(t, name+how, &k, size, inC); got != want {
+					t.Errorf("%x, want %x", got, want)
+				}
+			})
+		}
 	}
 }
 
-func (w *world) radix(t *testing.T, name string, keys int, want uint64, inC func(rank int) bool) {
+// The study of edgestudy splash --mixed: ranks alternately in Go and C while links are cut; then one is killed.
+func TestMixedStudy(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	program, err := splash.ProgramInC(filepath.Join(os.Getenv("DSMTEST"), "kernel"))
+	must(t, err)
+	spec := splash.Spec{Cut: true, Kill: true, Program: program}
+	for _, name := range splash.Mixed {
+		spec.Tasks = append(spec.Tasks, splash.Task{Kernel: name, Size: 64})
+	}
+	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 3, Links: 2}})
+	res, err := splash.Run(ctx, c, spec, func(string, float64) {})
+	must(t, err)
+	for _, r := range res.Rows {
+		if !r.Same || len(r.Stats) != 3 || r.Stats[0].Operations == 0 || r.Stats[1].Operations == 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if res.Cuts == 0 || len(res.Kills) != 2 {
+		t.Fatalf("%d cuts, %+v", res.Cuts, res.Kills)
+	}
+	for _, k := range res.Kills {
+		if !strings.Contains(k.Error, "dsm: rank 2 on host2 was lost") {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
+// kernel runs one on three ranks and returns the digest of the result.
+func (w *world) kernel(t *testing.T, name string, k *splash.Kernel, size int, inC func(rank int) bool) (got uint64) {
 	const ranks = 3
-	k, _ := splash.Named("radix")
-	size := k.Memory(keys, ranks)
-	got := uint64(0)
+	memory := k.Memory(size, ranks)
 	var waits []func() error
 	var processes []*process
 	for rank := range ranks {
 		if inC(rank) {
-			processes = append(processes, w.start(name, rank, ranks, "radix", strconv.Itoa(keys), strconv.Itoa(size)))
+			processes = append(processes, w.start(name, rank, ranks, "kernel", k.Name, strconv.Itoa(size),
+				strconv.Itoa(memory)))
 			continue
 		}
-		waits = append(waits, w.inGo(name, rank, dsm.Config{Ranks: ranks, Size: size}, func(m *dsm.Memory) error {
-			digest, _ := k.Run(m, keys)
+		waits = append(waits, w.inGo(name, rank, dsm.Config{Ranks: ranks, Size: memory}, func(m *dsm.Memory) error {
+			digest, _ := k.Run(m, size)
 			if rank == 0 {
 				got = digest
 			}
@@ -51,11 +92,12 @@ func (w *world) radix(t *testing.T, name string, keys int, want uint64, inC func
 		}))
 	}
 	for i, p := range processes {
-		said := p.well()
+		var r splash.InC
+		if err := json.Unmarshal([]byte(p.well()), &r); err != nil || r.Stats.Operations == 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
 		if i == 0 && inC(0) {
-			if _, err := fmt.Sscanf(said, "%x", &got); err != nil {
-				t.Error(err)
-			}
+			got = r.Digest
 		}
 	}
 	for _, wait := range waits {
@@ -63,9 +105,7 @@ func (w *world) radix(t *testing.T, name string, keys int, want uint64, inC func
 			t.Error(err)
 		}
 	}
-	if got != want {
-		t.Errorf("%x, want %x", got, want)
-	}
+	return got
 }
 
 // A program of PARMACS, in both forms of CREATE, on one to four ranks. Only rank 0 says what comes before CREATE.

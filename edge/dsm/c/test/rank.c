@@ -2,9 +2,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -62,10 +65,77 @@ static void on_a_small_stack(void)
 	munmap(p, 2 * ROOM);
 }
 
+static sigjmp_buf after;
+
+static void with_info(int sig, siginfo_t *info, void *context)
+{
+	(void)sig;
+	(void)context;
+	CHECK(info->si_addr == (void *)nowhere, "a handler is told of %p", info->si_addr);
+	siglongjmp(after, 1);
+}
+
+static void without_info(int sig)
+{
+	(void)sig;
+	siglongjmp(after, 1);
+}
+
+/* Has a handler of the program's for faults, before dsm_init. */
+static void handle_before(bool info)
+{
+	struct sigaction s = { .sa_flags = info ? SA_SIGINFO : 0 };
+	if (info)
+		s.sa_sigaction = with_info;
+	else
+		s.sa_handler = without_info;
+	CHECK(sigaction(SIGSEGV, &s, NULL) == 0, "a handler");
+}
+
+/* Faults elsewhere are the program's handler's, those in the shared memory the library's, again and again. */
+static void fault_elsewhere(void)
+{
+	for (volatile int i = 0; i < 3; i++) {
+		if (sigsetjmp(after, 1) == 0) {
+			*(volatile int *)nowhere = 1;
+			CHECK(false, "a fault has not come");
+		}
+		a[dsm_rank()]++;
+		dsm_barrier();
+	}
+	for (int r = 0; r < dsm_ranks(); r++)
+		CHECK(a[r] == 3, "%d, want 3", a[r]);
+}
+
+/* A child of fork that touches the memory ends; the run goes on. */
+static void fork_child(void)
+{
+	int status = 0;
+	pid_t child = fork();
+	if (child == 0) {
+		(void)a[0];
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child, "fork");
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == DSM_FAILED, "the child ended with %x", status);
+	a[dsm_rank()]++;
+}
+
+/* Jumps into a page that it has written: nothing that the library could do allows that. */
+static void jump(void)
+{
+	memset((void *)(uintptr_t)a, 0xc3, 16); /* a return, on many processors */
+	void (*f)(void);
+	memcpy(&f, &(void *){ (void *)(uintptr_t)a }, sizeof f);
+	f();
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2, "usage: rank WHAT");
 	const char *what = argv[1];
+	if (strncmp(what, "handler", 7) == 0)
+		handle_before(strcmp(what, "handler with info") == 0);
 	dsm_config c = { .size = sizeof c, .memory = 1 << 20, .locks = 8 };
 	dsm_init(&c);
 	bool last = dsm_rank() == dsm_ranks() - 1;
@@ -83,6 +153,26 @@ int main(int argc, char **argv)
 		dsm_exit();
 		return 0;
 	}
+	if (strncmp(what, "handler", 7) == 0) {
+		fault_elsewhere();
+		dsm_exit();
+		return 0;
+	}
+	if (strcmp(what, "fork") == 0) { /* the page is not here: another rank has written it */
+		a[dsm_rank()]++;
+		dsm_barrier();
+		if (last)
+			a[dsm_rank()]++; /* its pages are here: a child's touch is no fault */
+		else
+			fork_child();
+		dsm_barrier();
+		for (int r = 0; r < dsm_ranks(); r++)
+			CHECK(a[r] == 2, "%d, want 2", a[r]);
+		dsm_exit();
+		return 0;
+	}
+	if (last && strcmp(what, "jump") == 0)
+		jump();
 	if (strcmp(what, "small") == 0) {
 		for (int i = 0; i < 20; i++) {
 			if (i % dsm_ranks() == dsm_rank())
