@@ -4,7 +4,7 @@
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build pgo demo test race lint sim fuzz faults bench figures figures-readme rules packages packages-c module clean lib-c test-c lab-c bench-c
+.PHONY: build pgo demo test race lint sim fuzz faults bench figures figures-readme rules packages packages-c module clean lib-c test-c tests-c check-preload lab-dsm lab-c bench-c
 
 # make module PATH=example.org/multiedge: a PATH on the command line names a module, and commands are found where they were before.
 ifeq ($(origin PATH),command line)
@@ -28,14 +28,16 @@ figures: build    ## the five papers' figures and further ones, with the papers'
 figures-readme: build  ## measures what README.md and docs/PERFORMANCE.md say anew, 12 minutes; bench/figures.sh has the commands
 	bench/figures.sh
 
+# What go test itself would vet, go vet has vetted.
 test: build       ## everything that must pass, as root or as a user who may make user namespaces
 	$(GO) vet ./...
-	$(GO) test -timeout 8m ./...
-	LAZYALL=1 $(GO) test -timeout 8m ./internal/engine
+	$(GO) test -vet=off -timeout 8m ./...
+	LAZYALL=1 $(GO) test -vet=off -timeout 8m ./internal/engine
 
-race:             ## the same under the race detector, for the packages that have goroutines
-	$(GO) test -race -timeout 10m ./edge ./edge/dsm ./edge/stream ./edge/examples \
-		./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
+race:             ## the same under the race detector, for the packages that have goroutines or labs
+	$(GO) test -race -vet=off -timeout 10m ./edge ./edge/dsm ./edge/stream ./edge/examples \
+		./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... \
+		$$($(GO) list ./bench/... | grep -vE '/bench/(fabric|figure|pattern|xlate)($$|/)')
 
 lint:             ## staticcheck, at the version that go.mod names
 	$(GO) tool staticcheck ./...
@@ -47,11 +49,11 @@ FUZZTIME ?= 10s
 # Now and then the tool itself fails when its time is over ("context deadline exceeded"), with no failing input: that
 # target, and only then, runs once more.
 fuzz:             ## every decoder for FUZZTIME
-	@mkdir -p out; for p in $$($(GO) list ./...); do \
-		for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
+	@mkdir -p out; for p in $$($(GO) list -f '{{.Dir}}' ./...); do \
+		for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$p/*_test.go 2>/dev/null); do \
 			echo "$$p $$f"; \
 			for try in 1 2; do \
-				{ $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; echo $$? >out/fuzz.status; } 2>&1 | tee out/fuzz.log; \
+				{ $(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; echo $$? >out/fuzz.status; } 2>&1 | tee out/fuzz.log; \
 				test "$$(cat out/fuzz.status)" = 0 && break; \
 				{ test $$try = 1 && grep -q 'context deadline exceeded' out/fuzz.log && ! grep -q 'Failing input' out/fuzz.log; } || exit 1; \
 			done; \
@@ -104,20 +106,23 @@ lib-c:            ## the C library, static and shared: out/c
 	$(MAKE) -C edge/c VERSION=$(VERSION)
 
 DRIVE := $(GO) test -count=1 -tags ctest
-test-c:           ## its tests: by itself, under ASan and UBSan, and under TSan; and those of edge-run that need no daemon
-	$(MAKE) -C edge/c tests
-	$(MAKE) -C edge/preload check
+test-c: check-preload lab-dsm drive-plain drive-asan drive-tsan  ## its tests: by itself, under ASan and UBSan, and under TSan; and those of edge-run that need no daemon
 	$(GO) vet -tags ctest ./edge/c/drive ./edge/dsm/c/drive
-	$(MAKE) -C edge/dsm/c lab
-	for form in plain asan tsan; do CTEST=$(CURDIR)/out/c/$$form $(DRIVE) -timeout 8m ./edge/c/drive || exit 1; done
-
-lab-c: build      ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form
-	$(MAKE) -C edge/preload lab-short
-	$(MAKE) -C edge/ofi lab-short
-	$(MAKE) -C edge/verbs lab-short
-
-bench-c:          ## the C client beside the Go client: 8-byte writes a second, one at a time, 1 MiB
+tests-c:
 	$(MAKE) -C edge/c tests
+check-preload:
+	$(MAKE) -C edge/preload check
+lab-dsm:
+	$(MAKE) -C edge/dsm/c lab
+drive-%: tests-c
+	CTEST=$(CURDIR)/out/c/$* $(DRIVE) -timeout 8m ./edge/c/drive
+
+# Each has namespaces of its own: make -j2 lab-c runs two at a time, once what they need is installed.
+lab-c: lab-c-preload lab-c-ofi lab-c-verbs  ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form
+lab-c-%: build
+	$(MAKE) -C edge/$* lab-short
+
+bench-c: tests-c  ## the C client beside the Go client: 8-byte writes a second, one at a time, 1 MiB
 	CTEST=$(CURDIR)/out/c/plain $(DRIVE) -run '^$$' -bench Clients -benchtime 1x ./edge/c/drive
 
 module:           ## move the module to where it will live: make module PATH=example.org/multiedge

@@ -243,13 +243,13 @@ func (c *Comparison) other(cl *Cluster, o contender.Contender) *entrant {
 // other has another transport do a test between the first two hosts.
 func (c *Cluster) other(ctx context.Context, o contender.Contender, test string, size int, d time.Duration,
 	region int) (*report.Row, error) {
-	row, err := o.Run(ctx, &contender.Job{Test: test, Size: size, Duration: d, Warmup: warmup(d), Region: region,
-		MTU: cmp.Or(c.spec.Lab.MTU, 9000), Self: c.spec.Self, Hosts: [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)},
-		CPUs: [2][]int{c.CPUs(0), c.CPUs(1)}})
-	if row != nil {
+	return kit.Outcome(func() *report.Row {
+		row := o.Run(ctx, &contender.Job{Test: test, Size: size, Duration: d, Warmup: warmup(d), Region: region,
+			MTU: cmp.Or(c.spec.Lab.MTU, 9000), Self: c.spec.Self, Hosts: [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)},
+			CPUs: [2][]int{c.CPUs(0), c.CPUs(1)}})
 		c.complete(row)
-	}
-	return row, err
+		return row
+	})
 }
 
 // offloads names those of the links; "unknown" where the kernel does not say.

@@ -8,6 +8,7 @@ import (
 	"multiedge/bench/contender"
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
+	"multiedge/bench/workload"
 	"multiedge/internal/config"
 	"multiedge/internal/lab"
 	"multiedge/linkdrv"
@@ -129,8 +130,8 @@ func (d *Demonstration) show(test, what string, size int) {
 // edge returns the entrant of a variant of edge.
 func (d *Demonstration) edge(c *Cluster, variant string, integrity bool) demoEntrant {
 	return func(ctx context.Context, test string, round int) {
-		specs, region := kit.Get2(Concat(Plan{Test: test, Sizes: d.Sizes, Duration: d.Each, Integrity: integrity,
-			Seed: uint64(round), Region: d.region(test)}))
+		specs, region := kit.Get2(Concat(Plan{Sizes: d.Sizes, Spec: workload.Spec{Test: test, Duration: d.Each,
+			Integrity: integrity, Seed: uint64(round), Region: d.region(test)}}))
 		done := 0
 		next := func() {
 			if done < len(specs) {

@@ -13,7 +13,7 @@ import (
 // Every contender does every test and size, and counts both directions the same way.
 func TestDemonstration(t *testing.T) {
 	d := Demo(config.Encrypted, false)
-	d.Sizes, d.Rounds, d.Each = []int{8, 4096}, 2, 30*time.Millisecond
+	d.Sizes, d.Rounds, d.Each, d.Budget = []int{8, 4096}, 2, 30*time.Millisecond, time.Hour
 	steps := 0
 	seen := map[string]int{}
 	order := []string{}

@@ -124,8 +124,8 @@ func workersOf() (pids []int) {
 func TestEffortOfMessages(t *testing.T) {
 	const messages = 6000 // each way
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 1}, Poll: "block"})
-	first := Plan{Test: report.PingPong, Sizes: []int{8}, Duration: time.Second, Region: 4 << 20} // the counters open
-	specs, region, err := Concat(first, Plan{Test: report.PingPong, Sizes: []int{8}, Count: messages, Region: 4 << 20})
+	first := Plan{Spec: spec{Test: report.PingPong, Duration: time.Second, Region: 4 << 20}} // the counters open
+	specs, region, err := Concat(first, Plan{Spec: spec{Test: report.PingPong, Count: messages, Region: 4 << 20}})
 	must(t, err)
 	var kernel *kernelCount
 	begun, before := 0, uint64(0)

@@ -12,25 +12,10 @@ import (
 
 // Plan is what a person asks for: one test over some message sizes.
 type Plan struct {
-	Test     string
-	Sizes    []int // empty: the test's usual size
-	Count    uint64
-	Duration time.Duration // both zero: a second or so for each size
-	Depth    int           // 0: the test's usual depth
-	Batch    int           // 0: the test's usual batch
-	// connections that share the operations; each size is measured with each number of them; empty: one
-	Conns         []int
-	Bidirectional bool
-	ByteStream    bool // messages are bytes of streams, one Write each
-	Registered    bool // from and into registered memory
-	Integrity     bool // not of byte streams
-	Seed          uint64
-	Region        int    // 0: DefaultRegion
-	Align         string // of destinations: a name in pattern.Alignments; empty: cache lines
-	Compare       bool   // as in workload.Spec, as the next three
-	Pieces        int
-	Copied        bool
-	Heap          bool
+	// of each measurement; zero: the usual Depth and Batch, DefaultRegion, a second if Count is zero as well
+	workload.Spec
+	Sizes []int // of messages; empty: the test's usual size
+	Conns []int // that share the operations; each size is measured with each number of them; empty: one
 }
 
 // DefaultRegion is large enough that no cache holds it.
@@ -89,26 +74,22 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 	if p.Bidirectional && p.Test == report.PingPong {
 		return nil, fmt.Errorf("ping-pong goes both ways by itself: leave out -b")
 	}
-	test := p.Test
-	if p.Bidirectional && test == report.OneWay {
-		test = report.TwoWay
-	}
 	sizes := p.Sizes
 	if len(sizes) == 0 {
 		sizes = []int{u.size}
 	}
 	var specs []workload.Spec
 	for _, size := range sizes {
-		s := workload.Spec{
-			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch,
-			Integrity:     p.Integrity,
-			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed, Align: p.Align,
-			Compare: p.Compare, Pieces: p.Pieces, Copied: p.Copied, Heap: p.Heap,
+		s := p.Spec
+		s.Size, s.Depth, s.Batch, s.Region = size, u.depth, u.batch, 0 // what both ends have
+		if s.Bidirectional && s.Test == report.OneWay {
+			s.Test = report.TwoWay
 		}
+		s.Bidirectional = s.Bidirectional && s.Test != report.TwoWay
 		if s.Batch == 1 && s.Depth > 1 {
 			s.Depth = min(s.Depth, max(leastDepth, flightBytes/max(size, 1)))
 		}
-		if p.Depth > 0 && !report.IsLatencyTest(test) {
+		if p.Depth > 0 && !report.IsLatencyTest(s.Test) {
 			s.Depth = p.Depth
 		}
 		if p.Batch > 0 {
@@ -116,7 +97,7 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 		}
 		s.Batch = min(s.Batch, s.Depth)
 		if s.ByteStream = p.ByteStream; s.ByteStream {
-			s.Depth, s.Batch, s.Integrity, s.Registered = 1, 1, false, p.Registered
+			s.Depth, s.Batch, s.Integrity = 1, 1, false
 		}
 		if s.Count == 0 && s.Duration == 0 {
 			s.Duration = time.Second

@@ -44,7 +44,8 @@ type Contender interface {
 	Does(test string) bool
 	// Missing returns how to install what is needed and is not there, or "".
 	Missing() string
-	Run(ctx context.Context, j *Job) (*report.Row, error)
+	// Run does the job, or ends by kit.Check.
+	Run(ctx context.Context, j *Job) *report.Row
 }
 
 // row returns the row of a job that has not begun.

@@ -22,6 +22,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// run has a contender do a job.
+func run(ctx context.Context, c Contender, j *Job) (*report.Row, error) {
+	return kit.Outcome(func() *report.Row { return c.Run(ctx, j) })
+}
+
 // testJob is a job in a lab that is made for it.
 func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
 	t.Helper()
@@ -57,7 +62,7 @@ func TestBuiltInContendersMoveBytes(t *testing.T) {
 			for _, size := range []int{8, 100_000} {
 				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
 					began := time.Now()
-					r, err := c.Run(t.Context(), testJobIn(l, spec, test, size))
+					r, err := run(t.Context(), c, testJobIn(l, spec, test, size))
 					took := time.Since(began)
 					if err != nil {
 						t.Fatal(err)
@@ -137,7 +142,7 @@ func TestRawLosesNothingAtAnyMTU(t *testing.T) {
 	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindMmsg} {
 		for _, mtu := range []int{1500, 65535} {
 			j := testJob(t, lab.Spec{Links: 1, MTU: mtu}, report.TwoWay, 1<<20)
-			r, err := Raw{Kind: kind}.Run(t.Context(), j)
+			r, err := run(t.Context(), Raw{Kind: kind}, j)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +155,7 @@ func TestRawLosesNothingAtAnyMTU(t *testing.T) {
 
 func TestRawEndsDespiteLoss(t *testing.T) {
 	j := testJob(t, lab.Spec{Links: 1, MTU: 1500, Faults: lab.Faults{Loss: 0.05}, Seed: 1}, report.OneWay, 8192)
-	r, err := Raw{}.Run(t.Context(), j)
+	r, err := run(t.Context(), Raw{}, j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +171,7 @@ func TestCancelEndsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		cancelled := make(chan time.Time, 1)
 		context.AfterFunc(ctx, func() { cancelled <- time.Now() })
-		if _, err := c.Run(ctx, j); err == nil {
+		if _, err := run(ctx, c, j); err == nil {
 			t.Errorf("%s: no error", c.Name())
 		}
 		if d := time.Since(<-cancelled); d > 2*time.Second {

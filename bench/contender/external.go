@@ -23,9 +23,6 @@ import (
 	"multiedge/linkdrv"
 )
 
-// PinVariable tells a process of this program which processors to bind itself to, before it does anything else.
-const PinVariable = "EDGEBENCH_CPUS"
-
 // All returns every contender this program knows. TCP by itself and as iperf3 drives it is there for each of overs,
 // what runs above TCP for the first of them. There is one at least.
 func All(overs []Over) []Contender {
@@ -86,15 +83,8 @@ func (x *external) run(ctx context.Context, j *Job) (string, report.CPU) {
 
 // listening waits until the server accepts connections, by looking whether its port is taken.
 func (x *external) listening(ctx context.Context, j *Job) {
-	for {
-		if taken(j.Hosts[1], x.port) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			kit.Fail("does not listen")
-		case <-time.After(10 * time.Millisecond):
-		}
+	for !taken(j.Hosts[1], x.port) {
+		kit.Doing(func() { kit.Rest(ctx, 10*time.Millisecond) }, "does not listen")
 	}
 }
 
@@ -130,7 +120,7 @@ func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) *program {
 	p := &program{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	if cpus := j.CPUs[host]; len(cpus) > 0 {
-		p.cmd.Env = append(p.cmd.Env, PinVariable+"="+strings.Trim(fmt.Sprint(cpus), "[]"))
+		p.cmd.Env = append(p.cmd.Env, kit.Pinned(cpus))
 	}
 	p.cmd.Stderr = &p.errs
 	if out != nil {

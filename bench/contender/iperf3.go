@@ -48,11 +48,7 @@ type iperfSum struct {
 }
 
 // Run implements Contender.
-func (c Iperf3) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	return kit.Outcome(func() *report.Row { return c.run(ctx, j) })
-}
-
-func (c Iperf3) run(ctx context.Context, j *Job) *report.Row {
+func (c Iperf3) Run(ctx context.Context, j *Job) *report.Row {
 	j, row := c.begin(c, j)
 	row.Security = config.Plaintext
 	length := strconv.Itoa(min(max(j.Size, 4), 1<<20)) // iperf3's limit

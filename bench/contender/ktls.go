@@ -33,7 +33,7 @@ func (KTLS) Missing() string {
 }
 
 // Run implements Contender.
-func (c KTLS) Run(ctx context.Context, j *Job) (*report.Row, error) {
+func (c KTLS) Run(ctx context.Context, j *Job) *report.Row {
 	return streamRun{c, c.Over, config.Encrypted, kernelTLS}.run(ctx, j)
 }
 

@@ -32,11 +32,7 @@ func (Libfabric) Does(test string) bool { return test == report.PingPong }
 const libfabricPort = 47592
 
 // Run implements Contender.
-func (c Libfabric) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	return kit.Outcome(func() *report.Row { return c.run(ctx, j) })
-}
-
-func (c Libfabric) run(ctx context.Context, j *Job) *report.Row {
+func (c Libfabric) Run(ctx context.Context, j *Job) *report.Row {
 	j, row := c.begin(c, j)
 	if c.Provider == "tcp" {
 		c.probe(row, j)

@@ -20,7 +20,7 @@ func TestRowsNameTheCongestionControl(t *testing.T) {
 	for _, name := range known {
 		o := Over{Congestion: name}
 		for _, c := range []Contender{TCP{o}, TLS{o}} {
-			r, err := c.Run(t.Context(), l)
+			r, err := run(t.Context(), c, l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,7 +29,7 @@ func TestRowsNameTheCongestionControl(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (TCP{Over{Congestion: "carrierpigeon"}}).Run(t.Context(), l); err == nil ||
+	if _, err := run(t.Context(), TCP{Over{Congestion: "carrierpigeon"}}, l); err == nil ||
 		!strings.Contains(err.Error(), "carrierpigeon") {
 		t.Errorf("a congestion control that the kernel does not have: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestRowsNameTheCores(t *testing.T) {
 	j := testJob(t, lab.Spec{MTU: 9000}, report.OneWay, 1<<16)
 	j.CPUs = [2][]int{{0}, {0}}
 	for free, want := range map[bool]string{false: report.CoresPinned, true: report.CoresFree} {
-		r, err := TCP{Over{Free: free}}.Run(t.Context(), j)
+		r, err := run(t.Context(), TCP{Over{Free: free}}, j)
 		if err != nil || r.Cores != want {
 			t.Errorf("free %v: %+v, %v", free, r, err)
 		}
@@ -91,7 +91,7 @@ func TestMemoryIsTouchedBeforeTheClock(t *testing.T) {
 		j := testJob(t, lab.Spec{MTU: 9000}, report.OneWay, 1<<20)
 		j.Warmup, j.Region = 0, pages*4096
 		j.Duration *= 2
-		r, err := c.Run(t.Context(), j)
+		r, err := run(t.Context(), c, j)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestKernelTLSOrWhyNot(t *testing.T) {
 		return
 	}
 	j := testJob(t, lab.Spec{MTU: 9000}, report.OneWay, 1<<16)
-	if r, err := c.Run(t.Context(), j); err != nil || r.Bytes == 0 || r.Security != "encrypted" {
+	if r, err := run(t.Context(), c, j); err != nil || r.Bytes == 0 || r.Security != "encrypted" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -42,10 +42,8 @@ func (c Raw) Variant() string {
 	}
 	return c.Kind
 }
-func (Raw) Missing() string { return "" }
-func (Raw) Does(test string) bool {
-	return test == report.OneWay || test == report.TwoWay || test == report.PingPong
-}
+func (Raw) Missing() string       { return "" }
+func (Raw) Does(test string) bool { return Over{}.Does(test) }
 
 const (
 	rawType   = 0x88B6 // not the transport's: the daemons of the same hosts must not receive these frames
@@ -70,23 +68,18 @@ func rawPayload(link linkdrv.Info) int {
 }
 
 // Run implements Contender.
-func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
+func (c Raw) Run(ctx context.Context, j *Job) *report.Row {
 	row := j.row(c)
 	row.Security = config.Plaintext
 	if c.Sealed {
 		row.Security = config.Encrypted
 	}
-	err := kit.Try(func() {
-		nodes := [2]*rawNode{{}, {}}
-		defer nodes[0].close()
-		defer nodes[1].close()
-		c.join(j, nodes)
-		j.phases(func(phase *Job) { c.run(ctx, phase, nodes[0], nodes[1], row) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	return finish(row), nil
+	nodes := [2]*rawNode{{}, {}}
+	defer nodes[0].close()
+	defer nodes[1].close()
+	c.join(j, nodes)
+	j.phases(func(phase *Job) { c.run(ctx, phase, nodes[0], nodes[1], row) })
+	return finish(row)
 }
 
 // join opens both ends. They are the caller's to close, also if it fails.

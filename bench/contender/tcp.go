@@ -17,7 +17,7 @@ func (TCP) Name() string      { return report.TransportTCP }
 func (c TCP) Variant() string { return c.variant() }
 
 // Run implements Contender.
-func (c TCP) Run(ctx context.Context, j *Job) (*report.Row, error) {
+func (c TCP) Run(ctx context.Context, j *Job) *report.Row {
 	return streamRun{c, c.Over, config.Plaintext, nil}.run(ctx, j)
 }
 
@@ -29,24 +29,22 @@ type streamRun struct {
 	secure   func(f *flow) // of a flow that was connected; nil: it stays as it is
 }
 
-func (s streamRun) run(ctx context.Context, j *Job) (*report.Row, error) {
-	return kit.Outcome(func() *report.Row {
-		j, row := s.over.begin(s.by, j)
-		row.Security = s.security
-		var flows []*flow
-		defer func() {
-			for _, f := range flows {
-				f.close()
-			}
-		}()
-		for dir := range 2 {
-			if dir == 0 || j.Test == report.TwoWay {
-				flows = append(flows, newFlow(j, j.Hosts[dir], j.Hosts[1-dir]))
-			}
+func (s streamRun) run(ctx context.Context, j *Job) *report.Row {
+	j, row := s.over.begin(s.by, j)
+	row.Security = s.security
+	var flows []*flow
+	defer func() {
+		for _, f := range flows {
+			f.close()
 		}
-		j.phases(func(phase *Job) { s.phase(ctx, phase, flows, row) })
-		return finish(row)
-	})
+	}()
+	for dir := range 2 {
+		if dir == 0 || j.Test == report.TwoWay {
+			flows = append(flows, newFlow(j, j.Hosts[dir], j.Hosts[1-dir]))
+		}
+	}
+	j.phases(func(phase *Job) { s.phase(ctx, phase, flows, row) })
+	return finish(row)
 }
 
 // phase does the work once, over new connections: a stream has one end.

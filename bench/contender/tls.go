@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"math/big"
 	"net"
 	"time"
@@ -25,23 +24,17 @@ func (TLS) Name() string      { return report.TransportTLS }
 func (c TLS) Variant() string { return c.variant("go", "aes128gcm") }
 
 // Run implements Contender.
-func (c TLS) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	cert, err := certificate()
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
+func (c TLS) Run(ctx context.Context, j *Job) *report.Row {
+	cert := certificate()
 	return streamRun{c, c.Over, config.Encrypted, func(f *flow) { handshake(f, cert) }}.run(ctx, j)
 }
 
 // certificate returns one of a key made for it. That the client does not verify it costs nothing afterwards.
-func certificate() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
+func certificate() tls.Certificate {
+	key := kit.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	t := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	der := kit.Get(x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // handshake puts TLS between the ends of a flow and its sockets.

@@ -24,11 +24,7 @@ func (UCX) Does(test string) bool { return test == report.OneWay || test == repo
 const ucxPort = 13337
 
 // Run implements Contender. The number of messages is chosen so that the run takes about as long as the others'.
-func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
-	return kit.Outcome(func() *report.Row { return c.run(ctx, j) })
-}
-
-func (c UCX) run(ctx context.Context, j *Job) *report.Row {
+func (c UCX) Run(ctx context.Context, j *Job) *report.Row {
 	j, row := c.begin(c, j)
 	c.probe(row, j)
 	row.Security = config.Plaintext

@@ -17,7 +17,7 @@ import (
 )
 
 // Ways are the ways to send.
-var Ways = []string{"eager", "gathered", "copied"}
+var Ways = [...]string{"eager", "gathered", "copied"}
 
 // Spec is the size of a run.
 type Spec struct {

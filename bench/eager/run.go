@@ -49,11 +49,9 @@ func (s *Spec) play(ctx context.Context, d *edge.Device, size, compose int) []Ro
 	defer c.Abort() // unless it ended well
 	p := newPlayer(ctx, d, c, size)
 	rows := make([]Row, len(Ways))
-	var rec [4][]*report.Recorder
-	for i := range rec {
-		for range Ways {
-			rec[i] = append(rec[i], report.NewRecorder())
-		}
+	var rec [len(Ways)][]*report.Recorder
+	for way := range rec {
+		rec[way] = report.Recorders(4)
 	}
 	n := uint32(0)
 	h.games(func(g *game) {
@@ -63,13 +61,14 @@ func (s *Spec) play(ctx context.Context, d *edge.Device, size, compose int) []Ro
 		p.receive(ctx, n, size)
 		if n > uint32(h.Rounds) { // the first game warms up
 			for i, took := range []time.Duration{t.user, t.copied, t.post, mono.Now().Sub(start) / 2} {
-				rec[i][g.Way].Record(took)
+				rec[g.Way][i].Record(took)
 			}
 		}
 	})
 	for i, way := range Ways {
-		rows[i] = Row{Bytes: size, Way: way, Compose: compose, UserData: rec[0][i].Summary(1),
-			Copy: rec[1][i].Summary(1), Post: rec[2][i].Summary(1), Turn: rec[3][i].Summary(1)}
+		r := &rows[i]
+		r.Bytes, r.Way, r.Compose = size, way, compose
+		report.Summaries(rec[i], &r.UserData, &r.Copy, &r.Post, &r.Turn)
 	}
 	p.close()
 	return rows
@@ -95,8 +94,7 @@ func Serve(ctx context.Context, d *edge.Device, started func()) {
 	l := kit.Get(d.Listen(ctx, service))
 	started()
 	for {
-		c := kit.Get(l.Accept(ctx))
-		answer(ctx, d, c)
+		answer(ctx, d, kit.Get(l.Accept(ctx)))
 	}
 }
 

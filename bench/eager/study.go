@@ -32,11 +32,12 @@ func Study(head report.Head, results []*Result, models []Model) *xlate.Study {
 		Origin: "Measured on this machine, between two hosts of a lab; where it says simulated, computed.",
 		Paper: "Won, Lee, Park and Kim, Eager Data Transfer Mechanism for Reducing Communication Latency in " +
 			"User-Level Network Protocols, §7, figures 8 and 9"}
-	eight := figure.Figure{ID: "figure8", Title: "Figure 8: communication latency", Legend: legend(),
+	parts := figure.Boxes([]string{"user data", "copy", "post or commit", "transport"})
+	eight := figure.Figure{ID: "figure8", Title: "Figure 8: communication latency", Legend: parts,
 		Caption: "Of each size: eager, gathered, copied. One turn of a ping-pong, medians. The paper's NIs are eager " +
 			"(EDT), CC-DMA with intervention and with retry, and have no bars of their own here: it tells no numbers " +
 			"but the gain."}
-	nine := figure.Figure{ID: "figure9", Title: "Figure 9: breakdown, 256 bytes", Legend: legend(), Caption: "The " +
+	nine := figure.Figure{ID: "figure9", Title: "Figure 9: breakdown, 256 bytes", Legend: parts, Caption: "The " +
 		"paper divides Data Transfer into setting up, moving and interrupts of DMA, which is here a copy, or nothing."}
 	for _, r := range results {
 		for _, compose := range r.Compose {
@@ -56,15 +57,6 @@ func Study(head report.Head, results []*Result, models []Model) *xlate.Study {
 		modelled(s, models)
 	}
 	return s
-}
-
-var partNames = []string{"user data", "copy", "post or commit", "transport"}
-
-func legend() (all []figure.Entry) {
-	for i, name := range partNames {
-		all = append(all, figure.Entry{Text: name, Style: i, Bar: true})
-	}
-	return all
 }
 
 func (r *Result) title(compose int) string {

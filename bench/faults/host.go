@@ -150,12 +150,10 @@ func (t *Trial) beside(other *agent, stop, resume func()) {
 		t.turn(calm, &x, t.span(5*time.Second, 500*time.Millisecond)/time.Duration(rounds), begin)
 		resume()
 	}
-	ratio := x.ratio()
-	t.row.Measured["others keep"] = ratio
 	t.ms("others' stall", x.stall())
 	t.unfailed(x.all()...)
 	t.check("others go on", x.goesOn(), "nothing completes")
-	t.speed("others keep at least 95 %", ratio >= 0.95, "%.1f %%", 100*ratio)
+	t.share("others keep", "others keep at least 95 %", x.ratio(), 0.95)
 	t.flowing(other, 10*time.Second)
 }
 
@@ -255,8 +253,9 @@ func revoked(t *Trial) {
 		w.Reconnects)
 }
 
-// lateTime is the delay of frames on one of two links. It is longer than a restart of the daemon that sent them.
-const lateTime = 1500 * time.Millisecond
+// lateTime is the delay of frames on one of two links. It is longer than a restart of the daemon that sent them, on a
+// busy machine too.
+const lateTime = 2500 * time.Millisecond
 
 // senderRestarted kills the daemon of clients that write, while their frames are on a long link, and starts it again.
 // The memory that they write stays registered and mapped: only the end of the session keeps the frames out. Servers

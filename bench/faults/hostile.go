@@ -58,7 +58,7 @@ func badKeys(t *Trial) {
 	c, r := t.rawBeside(rawBounds, 0)
 	t.injected("bad operations", r.Failed)
 	t.check("each bad operation gets its own error, good ones succeed", len(r.Wrong) == 0, "%v", r.Wrong)
-	t.meanwhile(c)
+	t.unfailed(t.mark(c, "meanwhile"))
 }
 
 func guessing(t *Trial) {
@@ -70,7 +70,7 @@ func guessing(t *Trial) {
 	t.check("no guess is right", len(r.Wrong) == 0, "%v", r.Wrong)
 	t.check(fmt.Sprintf("at most %d a second are answered", guessesMost), float64(r.Done) <= most ||
 		r.Types["cut off"] > 0, "%d guesses were answered in %.2f s", r.Done, r.Seconds)
-	t.meanwhile(c)
+	t.unfailed(t.mark(c, "meanwhile"))
 }
 
 func breaksRules(t *Trial) {
@@ -108,10 +108,7 @@ func cable(s *kit.ClusterSpec) { s.Lab.Medium = lab.Cable }
 func attack(name, criteria, kind string, restart, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Adversary, Criteria: criteria, Short: short, Set: cable,
-		Run: func(t *Trial) {
-			a := t.assault(kind, restart)
-			t.endured(a)
-		},
+		Run: func(t *Trial) { t.endured(t.assault(kind, restart)) },
 	}
 }
 
@@ -170,16 +167,14 @@ func (t *Trial) byTurns(a *assault, rounds int, d time.Duration, rate int) *turn
 func (t *Trial) endured(a *assault) {
 	x := t.byTurns(a, t.many(turnsJudged, 1), t.span(600*time.Millisecond, 300*time.Millisecond), attackRate)
 	t.unfailed(x.all()...)
-	t.row.Measured["goodput ratio"] = x.ratio()
-	t.speed(fmt.Sprintf("goodput at least %.0f %% of that beside frames for nobody", 100*attackFloor),
-		x.ratio() >= attackFloor, "%.1f %%", 100*x.ratio())
+	t.share("goodput ratio", fmt.Sprintf("goodput at least %.0f %% of that beside frames for nobody", 100*attackFloor),
+		x.ratio(), attackFloor)
 	t.aim(a, aimDaemon, 0)
 	busy := t.measure(a.client, "attacked", t.span(3*time.Second, 700*time.Millisecond))
 	t.check("the transfer goes on", busy.Ops > 0, "nothing completes: errors %s, dial errors %s", counts(busy.Errors),
 		counts(busy.DialErrors))
 	t.row.Measured["Gbit/s meanwhile"] = busy.rate() * 8 / 1e9
-	rest := t.drain(a.client)
-	t.unfailed(busy, rest)
+	t.unfailed(busy, t.drain(a.client))
 	t.silent()
 	t.survived(a)
 }
@@ -265,7 +260,7 @@ func flood(name, kind string, short bool) Scenario {
 			t.killDaemon(0)
 			t.mark(a.client, "killed")
 			t.startDaemon(0)
-			took, ok := t.connects(a.client, 10*connectTime)
+			took, ok := t.event(10*connectTime, func() bool { return t.mark(a.client, "connects").Ops > 0 })
 			t.ms("a real peer connected after", took)
 			t.check("a real peer connects", ok, "not after %v", took.Round(time.Millisecond))
 			t.speed("a real peer connects within 1 s", took <= connectTime, "after %v", took.Round(time.Millisecond))
@@ -274,9 +269,4 @@ func flood(name, kind string, short bool) Scenario {
 			t.survived(a)
 		},
 	}
-}
-
-// connects waits until a client that has lost all connections completes operations again.
-func (t *Trial) connects(c *agent, within time.Duration) (time.Duration, bool) {
-	return t.event(within, func() bool { return t.mark(c, "connects").Ops > 0 })
 }

@@ -133,10 +133,7 @@ func forgedICMP() Scenario {
 		Run: func(t *Trial) {
 			l := t.cluster.Lab()
 			c := t.pair(MixBulk, 2, 8)
-			before := t.path(0, "edge0", "host1")
-			if before == nil {
-				kit.Fail("there is no path")
-			}
+			before := t.present(0)
 			took, was := unreachable(l.Host(0))+unreachable(l.Host(1)), t.daemonCounters()["send_discards"]
 			var x turns
 			for range t.many(turnsJudged, 2) {
@@ -153,8 +150,7 @@ func forgedICMP() Scenario {
 			refused := t.daemonCounters()["send_discards"] - was
 			t.check("sockets refuse nothing", refused == 0, "%d frames", refused)
 			t.unfailed(append(x.all(), t.drain(c))...)
-			t.row.Measured["goodput beside messages"] = x.ratio()
-			t.speed("goodput at least 70 %", x.ratio() >= 0.7, "%.0f %%", 100*x.ratio())
+			t.share("goodput beside messages", "goodput at least 70 %", x.ratio(), 0.7)
 		},
 	}
 }

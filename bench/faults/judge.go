@@ -116,9 +116,13 @@ func (x *turns) goesOn() bool {
 	return !slices.ContainsFunc(x.with, func(w *Window) bool { return w.Ops == 0 })
 }
 
-// stall is the longest time without a completion in the windows with.
-func (x *turns) stall() (d time.Duration) {
-	for _, w := range x.with {
+// stall and cleanStall are the longest time without a completion, with and without.
+func (x *turns) stall() time.Duration { return longestStall(x.with) }
+
+func (x *turns) cleanStall() time.Duration { return longestStall(x.clean) }
+
+func longestStall(ws []*Window) (d time.Duration) {
+	for _, w := range ws {
 		d = max(d, w.Stall)
 	}
 	return d

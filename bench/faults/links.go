@@ -52,11 +52,7 @@ func black(name string, towards int, seconds int, short bool) Scenario {
 func (t *Trial) blackLink(c *agent, cut func(bool), black time.Duration, rounds int) {
 	d := t.span(time.Second, 500*time.Millisecond)
 	clean := t.measure(c, "clean", d)
-	p := t.path(0, "edge1", "host1")
-	if p == nil {
-		kit.Fail("there is no path over edge1 to cut")
-	}
-	b := t.count()
+	p, b := t.present(1), t.count()
 	windows := []*Window{clean}
 	var (
 		stalls []time.Duration
@@ -85,15 +81,14 @@ func (t *Trial) blackLink(c *agent, cut func(bool), black time.Duration, rounds 
 	_, l := t.since(b)
 	t.injected("cut", l.Cut)
 	t.changes()
-	ratio, stall, limit := report.Median(ratios), report.Median(stalls), stallMost(time.Duration(p.SRTT), ackDelay)
+	stall, limit := report.Median(stalls), stallMost(time.Duration(p.SRTT), ackDelay)
 	t.ms("in use again", back)
 	t.ms("stall", stall)
 	t.ms("longest stall", slices.Max(stalls))
 	t.row.Measured["clean Gbit/s"] = clean.rate() * 8 / 1e9
-	t.row.Measured["goodput ratio"] = ratio
 	t.speed(fmt.Sprintf("stall at most %v", limit.Round(time.Millisecond)), stall <= limit, "%v", stall)
-	t.speed(fmt.Sprintf("goodput at least %.0f %% of that before", 100*survivors(2)), ratio >= survivors(2), "%.1f %%",
-		100*ratio)
+	t.share("goodput ratio", fmt.Sprintf("goodput at least %.0f %% of that before", 100*survivors(2)),
+		report.Median(ratios), survivors(2))
 	t.check("in use again within 2 s of healing", unused == 0, "%d of %d times not after %v", unused, rounds,
 		rejoinTime)
 }
@@ -142,14 +137,10 @@ func flapping() Scenario {
 			c := t.pair(MixRandom, 2, 8)
 			b := t.count()
 			for range t.many(3, 2) {
-				for _, off := range []bool{true, false} {
-					t.cutAll(off)
-					on := t.span(5*time.Second, 700*time.Millisecond)
-					if off {
-						on = t.span(2*time.Second, 700*time.Millisecond)
-					}
-					t.pause(on)
-				}
+				t.cutAll(true)
+				t.pause(t.span(2*time.Second, 700*time.Millisecond))
+				t.cutAll(false)
+				t.pause(t.span(5*time.Second, 700*time.Millisecond))
 			}
 			w := t.drain(c)
 			t.unfailed(w)
@@ -220,10 +211,8 @@ func unequal() Scenario {
 			c := t.pair(MixBulk, 2, 16)
 			w := t.measure(c, "work", t.span(3*time.Second, 600*time.Millisecond))
 			t.unfailed(w)
-			share := w.rate() * 8 / 550e6
 			t.injected("links slowed down", 1)
-			t.row.Measured["share of the summed rate"] = share
-			t.speed("goodput at least 85 % of the sum of the rates", share >= 0.85, "%.1f %%", 100*share)
+			t.share("share of the summed rate", "goodput at least 85 % of the sum of the rates", w.rate()*8/550e6, 0.85)
 		},
 	}
 }
@@ -244,9 +233,7 @@ func longer() Scenario {
 			learning := t.measure(c, "becoming longer", 3*time.Second)
 			is := t.measure(c, "long", time.Second)
 			t.unfailed(was, learning, is)
-			ratio := is.rate() / was.rate()
-			t.row.Measured["goodput ratio"] = ratio
-			t.speed("goodput at least half of that before", ratio >= 0.5, "%.1f %%", 100*ratio)
+			t.share("goodput ratio", "goodput at least half of that before", is.rate()/was.rate(), 0.5)
 		},
 	}
 }

@@ -63,8 +63,16 @@ func (c *client) crowd(ctx context.Context, r *Result) func() {
 	}
 }
 
-// crowds has a process of host 0 open connections. It passes the result on while the process still holds them.
-func (t *Trial) crowds(kind string, n int, then func(*Result)) {
+// grown has a process of host 0 open connections while a client works, and passes to each how much the resident memory
+// of each host's daemon has grown while the process still holds them. seen is how many connections the peer counts, and
+// what they are.
+func (t *Trial) grown(kind string, n int, what string, seen func() int, each func(r *Result, host int, grown float64)) {
+	c := t.pair(MixSmall, 2, 8)
+	before := seen()
+	var was [2]uint64
+	for h := range was {
+		was[h] = proc.Resident(t.cluster.Daemon(h).Pid())
+	}
 	a := t.spawn(0, Job{Role: RoleDial, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: n})
 	r := a.result()
 	t.injected("connections", r.Done)
@@ -72,49 +80,30 @@ func (t *Trial) crowds(kind string, n int, then func(*Result)) {
 	t.ms("slowest connection", r.Slowest)
 	t.check("no connection fails", int(r.Done) == n && r.Failed == 0, "%d of %d, failed: %s", r.Done, n,
 		counts(r.Types))
-	then(r)
+	for h := range was {
+		each(r, h, float64(proc.Resident(t.cluster.Daemon(h).Pid()))-float64(was[h]))
+	}
+	t.all(what, uint64(seen()-before), r.Done)
+	t.goesOn(c)
 	a.quit()
 }
 
-// grown has connections opened while a client works, and passes to each how much the resident memory of each host's
-// daemon has grown. begin is called when the client works, and what it returns at the end.
-func (t *Trial) grown(kind string, n int, each func(r *Result, host int, grown float64),
-	begin func() (end func(*Result))) {
-	c := t.pair(MixSmall, 2, 8)
-	end := begin()
-	var was [2]uint64
-	for h := range was {
-		was[h] = proc.Resident(t.cluster.Daemon(h).Pid())
-	}
-	t.crowds(kind, n, func(r *Result) {
-		for h := range was {
-			each(r, h, float64(proc.Resident(t.cluster.Daemon(h).Pid()))-float64(was[h]))
-		}
-		end(r)
-		t.goesOn(c)
-	})
-}
-
 func holding(t *Trial) {
-	t.grown(dialHold, t.many(10000, 1000), func(r *Result, h int, grown float64) {
-		per := grown / float64(max(r.Done, 1))
-		t.row.Measured[fmt.Sprintf("bytes per connection, host%d", h)] = per
-		t.check(fmt.Sprintf("memory per connection in host%d", h), per <= perConnMost, "%.0f bytes", per)
-	}, func() func(*Result) {
-		was := t.status(1).Connections
-		return func(r *Result) { t.all("connections at the peer", uint64(t.status(1).Connections-was), r.Done) }
-	})
+	t.grown(dialHold, t.many(10000, 1000), "connections at the peer",
+		func() int { return t.status(1).Connections }, func(r *Result, h int, grown float64) {
+			per := grown / float64(max(r.Done, 1))
+			t.row.Measured[fmt.Sprintf("bytes per connection, host%d", h)] = per
+			t.check(fmt.Sprintf("memory per connection in host%d", h), per <= perConnMost, "%.0f bytes", per)
+		})
 }
 
 func cycling(t *Trial) {
-	const opened = "edge_connections_opened_total"
-	t.grown(dialCycle, t.many(20000, 300), func(_ *Result, h int, grown float64) {
-		t.row.Measured[fmt.Sprintf("resident MiB grown, host%d", h)] = grown / (1 << 20)
-		t.check(fmt.Sprintf("memory of host%d does not grow", h), grown <= cycleMost, "%.0f bytes", grown)
-	}, func() func(*Result) {
-		was := t.scrape(1)[opened]
-		return func(r *Result) { t.all("connections opened at the peer", uint64(t.scrape(1)[opened]-was), r.Done) }
-	})
+	opened := func() int { return int(t.scrape(1)["edge_connections_opened_total"]) }
+	t.grown(dialCycle, t.many(20000, 300), "connections opened at the peer", opened,
+		func(_ *Result, h int, grown float64) {
+			t.row.Measured[fmt.Sprintf("resident MiB grown, host%d", h)] = grown / (1 << 20)
+			t.check(fmt.Sprintf("memory of host%d does not grow", h), grown <= cycleMost, "%.0f bytes", grown)
+		})
 }
 
 // goesOnTime is the time within which an operation completes even on a busy machine.
@@ -198,9 +187,7 @@ func dialsPending(t *Trial) {
 	c := t.pair(MixSmall, 2, 8)
 	off := t.status(2)
 	node, err := hex.DecodeString(off.Node)
-	if err != nil {
-		kit.Fail("identity %q of host 2: %w", off.Node, err)
-	}
+	kit.Checkf(err, "identity %q of host 2", off.Node)
 	t.killDaemon(2)
 	stranger := t.spawn(1, Job{Role: RoleInject, Name: injectClaim, Kind: injectClaim, Link: "edge0",
 		Driver: t.spec.Driver, Target: t.cluster.Lab().Host(0).MAC(0), Node: node, Peer: off.Name, Seed: t.seed})
@@ -240,9 +227,8 @@ func (t *Trial) waited(clean, with *Window, when string) {
 	t.ms("stall "+when, with.Stall)
 	rate := func(w *Window) float64 { return float64(w.Ops) / max(w.Seconds, 1e-9) }
 	share := rate(with) / max(rate(clean), 1)
-	t.row.Measured["share of clean operations "+when] = share
 	t.check("operations go on "+when, share >= pendingLeast, "%.2f %% of those clean", 100*share)
-	t.speed("at least half of the clean operations "+when, share >= pendingShare, "%.0f %%", 100*share)
+	t.share("share of clean operations "+when, "at least half of the clean operations "+when, share, pendingShare)
 	t.check(fmt.Sprintf("no stall of %v %s", pendingStall, when), with.Stall < pendingStall, "%v", with.Stall)
 	t.speed("p99 "+when, ms(with.P99) <= most, "%v, without %v", ms(with.P99), ms(clean.P99))
 }

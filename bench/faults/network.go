@@ -114,9 +114,8 @@ func (t *Trial) frames(u *under, p float64) {
 
 func (t *Trial) goodput(u *under, floor float64) {
 	if floor > 0 {
-		ratio := u.ratio()
-		t.speed(fmt.Sprintf("goodput at least %.0f %% of that without loss", 100*floor), ratio >= floor, "%.1f %%",
-			100*ratio)
+		t.share("goodput ratio", fmt.Sprintf("goodput at least %.0f %% of that without loss", 100*floor), u.ratio(),
+			floor)
 	}
 }
 

@@ -39,16 +39,8 @@ func (s *Scene) security() string {
 	return "plaintext"
 }
 
-func (s *Scene) peers(host int) []inspect.PeerStatus {
-	return ask[[]inspect.PeerStatus](s, host, "peer")
-}
-
 func (s *Scene) links(host int) []inspect.LinkStatus {
 	return ask[[]inspect.LinkStatus](s, host, "link")
-}
-
-func (s *Scene) regions(host int) []inspect.RegionStatus {
-	return ask[[]inspect.RegionStatus](s, host, "region")
 }
 
 func (s *Scene) conns(host int) []inspect.ConnStatus {
@@ -57,7 +49,7 @@ func (s *Scene) conns(host int) []inspect.ConnStatus {
 
 // path returns what a host's daemon reports of the path of a link to a peer, or nil if there is none.
 func (s *Scene) path(host int, link, peer string) *inspect.PathStatus {
-	peers := s.peers(host)
+	peers := ask[[]inspect.PeerStatus](s, host, "peer")
 	for i := range peers {
 		for j := range peers[i].Paths {
 			if p := &peers[i].Paths[j]; peers[i].Name == peer && p.Link == link {
@@ -66,6 +58,15 @@ func (s *Scene) path(host int, link, peer string) *inspect.PathStatus {
 		}
 	}
 	return nil
+}
+
+// present is the path of host 0 over a link to host 1, which must be there.
+func (s *Scene) present(link int) *inspect.PathStatus {
+	p := s.path(0, fmt.Sprintf("edge%d", link), "host1")
+	if p == nil {
+		kit.Fail("there is no path over link %d", link)
+	}
+	return p
 }
 
 // allGood reports whether both hosts use both of two links to each other, and ok holds for each path.

@@ -168,7 +168,9 @@ func work(ctx context.Context, p *kit.Port) error {
 	return kit.Try(func() {
 		w := &worker{Port: p}
 		kit.Check(p.Job(&w.job))
-		kit.Check(becomeUser(w.job.UID))
+		if w.job.UID != 0 {
+			kit.Check(kit.BecomeUser(w.job.UID))
+		}
 		run := map[string]func(context.Context, *worker){
 			RoleServer: runServer, RoleClient: runClient, RoleRaw: runRaw, RoleInject: runInject, RoleDial: runDial,
 			RoleHostile: runHostile,

@@ -108,9 +108,8 @@ type swaps struct {
 func (t *Trial) swap(c *agent, load, crossed bool, s *swaps) {
 	if load {
 		t.mark(c, "before")
-	} else if !sleep(t.ctx, t.span(time.Second, 300*time.Millisecond)) {
-		kit.Check(t.ctx.Err())
-		return
+	} else {
+		t.pause(t.span(time.Second, 300*time.Millisecond))
 	}
 	kit.Check(t.cluster.Lab().Swap(1, 0, 1))
 	swapped := time.Now()

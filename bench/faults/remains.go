@@ -50,21 +50,6 @@ func (t *Trial) readsAtHand() *remains {
 	return r
 }
 
-// begin starts the reads.
-func (r *remains) begin() { r.raw.Publish() }
-
-// ended returns how many of the reads have ended, with success or an error.
-func (r *remains) ended() (int, error) {
-	var done [remainReads]ipc.CQE
-	return r.raw.CQ.Drain(done[:])
-}
-
-// mark fills memory, after which nobody may change it.
-func (r *remains) mark(src *pattern.Source) {
-	src.Fill(r.memory, 99)
-	r.marked = bytes.Clone(r.memory)
-}
-
 func (r *remains) close() {
 	r.raw.Close()
 	if r.memory != nil {
@@ -110,9 +95,10 @@ func clientKilled(t *Trial) {
 	dev := t.open(0)
 	r := t.readsAtHand()
 	t.setFaults(lab.Faults{Delay: flightTime})
-	r.begin()
+	r.raw.Publish()
 	t.pause(flightTime + flightTime/2) // the requests have arrived, the first answers are in flight
-	if n, err := r.ended(); n > 0 || err != nil {
+	var done [remainReads]ipc.CQE
+	if n, err := r.raw.CQ.Drain(done[:]); n > 0 || err != nil {
 		t.row.U[3].fail("%d of %d reads ended before their client: the scenario proves nothing (%v)", n, remainReads,
 			err)
 	}
@@ -123,7 +109,8 @@ func clientKilled(t *Trial) {
 	t.unpinned(0)
 	src, u := pattern.New(t.seed), &reused{dev: dev}
 	was := t.labCounters()
-	r.mark(src)
+	src.Fill(r.memory, 99) // after which nobody may change it
+	r.marked = bytes.Clone(r.memory)
 	u.fill(t.ctx, src)
 	t.told(c.job.Conns+1, at) // the connections of the process, and ours
 	t.quiet()

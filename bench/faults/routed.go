@@ -27,10 +27,7 @@ func rebinding() Scenario {
 			moves, stall := t.many(5, 2), time.Duration(0)
 			for k := range moves {
 				kit.Check(t.cluster.Lab().Link(0).Renumber(0, byte(3+k)))
-				if err := kit.Try(func() { stall = max(stall, t.flowing(c, 2*time.Second)) }); err != nil {
-					t.check("data moves within 2 s", false, "after change %d: %v", k+1, err)
-					return
-				}
+				stall = max(stall, t.movesOn(c, "change %d", k+1))
 				windows = append(windows, t.measure(c, "moved", 300*time.Millisecond))
 				t.injected("addresses changed", 1)
 			}
@@ -71,10 +68,7 @@ func confined() Scenario {
 				t.check("no move outside is followed", now["edge_path_moves_total"] == moved, "%v, %v before",
 					now["edge_path_moves_total"], moved)
 				kit.Check(t.cluster.Lab().Link(0).Renumber(0, 3))
-				if err := kit.Try(func() { t.flowing(c, 2*time.Second) }); err != nil {
-					t.check("data moves within 2 s", false, "%v", err)
-					return
-				}
+				t.movesOn(c, "the peer's return")
 				windows = append(windows, outside, t.measure(c, "inside", 300*time.Millisecond))
 			}
 			t.unfailed(append(windows, t.drain(c))...)
@@ -92,19 +86,11 @@ func mtuBlackHole() Scenario {
 		Run: func(t *Trial) {
 			c := t.pair(MixBulk, 2, 8)
 			windows := []*Window{t.measure(c, "clean", 300*time.Millisecond)}
-			before := t.path(0, "edge0", "host1")
-			if before == nil {
-				kit.Fail("there is no path")
-			}
+			before := t.present(0)
 			const mtu, headers = 1450, 28 + 14
 			kit.Check(t.cluster.Lab().Link(0).SetRouterMTU(1, mtu))
 			t.injected("MTUs made smaller", 1)
-			var stall time.Duration
-			if err := kit.Try(func() { stall = t.flowing(c, 2*time.Second) }); err != nil {
-				t.check("data moves within 2 s", false, "%v", err)
-				return
-			}
-			t.ms("longest stall", stall)
+			t.ms("longest stall", t.movesOn(c, "datagrams became shorter"))
 			found, ok := t.event(2*time.Second, func() bool {
 				p := t.path(0, "edge0", "host1")
 				return p != nil && p.MTU == mtu-headers

@@ -69,7 +69,6 @@ type soak struct {
 	starts  [2]int
 	samples []Sample
 	rests   [2][]rest // of each host's daemon, since it was started last
-	kinds   map[string]uint64
 }
 
 // dueTimes says when a soak does what next.
@@ -82,16 +81,12 @@ func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sampl
 		Criteria: "resident memory at rest grows by less than 1 % per hour"})
 	spec := stageSpec(o.Seed)
 	spec.Self, spec.Driver, spec.Lab.Links = o.Self, o.Driver, 2
-	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1},
-		kinds: map[string]uint64{}}
+	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1}}
 	row.carry(ctx, spec, soakDead, func(scene *Scene) {
 		scene.spaces = o.Spaces
 		s.Trial = &Trial{Scene: scene, row: row, seed: o.Seed}
 		s.people()
 		err := kit.Try(func() { s.loop(show) })
-		for k, n := range s.kinds {
-			s.injected(k, n)
-		}
 		s.slopes()
 		kit.Check(err)
 		if o.Spaces {
@@ -156,7 +151,7 @@ func (s *soak) inject() {
 		if m.restarts && time.Since(s.start) > s.o.Duration/3 {
 			continue
 		}
-		s.kinds[m.name]++
+		s.injected(m.name, 1)
 		s.active, s.due.heal = m, time.Now().Add(m.least+time.Duration(s.rng.Float64()*float64(m.most-m.least)))
 		kit.Doing(func() { m.do(s) }, "%s", m.name)
 		return
@@ -292,7 +287,7 @@ func killClient(s *soak) {
 // backPinned returns the bytes that the server of host 0 has pinned there.
 func (s *soak) backPinned() uint64 {
 	sum := uint64(0)
-	for _, r := range s.regions(0) {
+	for _, r := range ask[[]inspect.RegionStatus](s.Scene, 0, "region") {
 		if int(r.PID) != s.forward.proc.Pid() {
 			sum += uint64(r.Bytes)
 		}

@@ -78,6 +78,12 @@ func (t *Trial) speed(what string, ok bool, format string, args ...any) {
 	t.row.Checks[len(t.row.Checks)-1].Speed = true
 }
 
+// share records a share under a name, and judges as speed does that it is at least so much.
+func (t *Trial) share(name, what string, share, least float64) {
+	t.row.Measured[name] = share
+	t.speed(what, share >= least, "%.1f %%", 100*share)
+}
+
 // ms records a duration.
 func (t *Trial) ms(name string, d time.Duration) {
 	t.row.Measured[name+" ms"] = float64(d.Microseconds()) / 1e3
@@ -133,6 +139,13 @@ func (t *Trial) flowing(a *agent, within time.Duration) (stall time.Duration) {
 	}
 }
 
+// movesOn waits until a client completes operations again after a change, which takes 2 s at most. It returns the
+// longest time without a completion until then.
+func (t *Trial) movesOn(a *agent, after string, args ...any) (stall time.Duration) {
+	kit.Doing(func() { stall = t.flowing(a, 2*time.Second) }, "data does not move within 2 s after "+after, args...)
+	return stall
+}
+
 // mark takes a window of a client and records in U1 and U2 what is wrong with it.
 func (t *Trial) mark(a *agent, name string) *Window {
 	w := call[*Window](a, "mark", name)
@@ -158,9 +171,6 @@ func (t *Trial) until(a *agent, name string, within time.Duration,
 	})
 	return &w, took, done
 }
-
-// meanwhile judges that no operation of a client has failed since its last window.
-func (t *Trial) meanwhile(a *agent) { t.unfailed(t.mark(a, "meanwhile")) }
 
 func (t *Trial) judge(a *agent, w *Window) {
 	for _, what := range w.Wrong {
@@ -198,11 +208,7 @@ func (t *Trial) unfailed(ws ...*Window) {
 }
 
 // pause lets time pass.
-func (s *Scene) pause(d time.Duration) {
-	if !sleep(s.ctx, d) {
-		kit.Check(s.ctx.Err())
-	}
-}
+func (s *Scene) pause(d time.Duration) { kit.Rest(s.ctx, d) }
 
 // event polls a condition until it holds, and returns how long that took; false after within. A poll that fails, such
 // as a question to a daemon that is not there, counts as one that does not hold.

@@ -157,15 +157,14 @@ func wholeDaemon(t *Trial) {
 	t.injected("malformed control messages", a.junk.Load())
 	t.injected("requests with unread answers", a.asked.Load())
 	t.counted("peers files refused", a.refused.Load())
-	t.row.Measured["goodput ratio"] = x.ratio()
 	t.ms("stall", x.stall())
 	t.unfailed(x.all()...)
 	t.check("no broken peers file is accepted", a.believed.Load()+other.believed.Load() == 0, "%d were",
 		a.believed.Load()+other.believed.Load())
 	t.check(fmt.Sprintf("the transfer goes on, no stall of %v", wholeMin), x.goesOn() && x.stall() < wholeMin,
 		"stall %v", x.stall())
-	t.speed(fmt.Sprintf("goodput at least %.0f %% of that beside misuse of other daemons", 100*wholeShare),
-		x.ratio() >= wholeShare, "%.0f %%", 100*x.ratio())
+	t.share("goodput ratio", fmt.Sprintf("goodput at least %.0f %% of that beside misuse of other daemons",
+		100*wholeShare), x.ratio(), wholeShare)
 	if a.refused.Load() == 0 || a.junk.Load() == 0 || a.asked.Load() == 0 {
 		t.row.U[3].fail("refused %d, junk %d, asked %d: a kind of fault is missing", a.refused.Load(), a.junk.Load(),
 			a.asked.Load())

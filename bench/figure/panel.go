@@ -214,7 +214,8 @@ func (l *Line) Plot(c draw.Canvas, plt *plot.Plot) {
 	for n, pt := range pts {
 		i := which[n]
 		if i < len(l.Lo) && l.Lo[i] < l.Hi[i] {
-			whisker(&c, sty.Color, pt.X, y(l.Lo[i]), y(l.Hi[i]))
+			whisker(&c, draw.LineStyle{Color: sty.Color, Width: vg.Points(0.9)}, vg.Points(2.6), pt.X, y(l.Lo[i]),
+				y(l.Hi[i]))
 		}
 		c.DrawGlyphNoClip(glyph(l.Style, white, 3.9), pt) // a halo keeps crossing curves apart
 		c.DrawGlyphNoClip(glyph(l.Style, sty.Color, 2.9), pt)
@@ -225,8 +226,7 @@ func (l *Line) Plot(c draw.Canvas, plt *plot.Plot) {
 }
 
 // whisker shows the range over repeats.
-func whisker(c *draw.Canvas, col color.Color, x, lo, hi vg.Length) {
-	sty, cap := draw.LineStyle{Color: col, Width: vg.Points(0.9)}, vg.Points(2.6)
+func whisker(c *draw.Canvas, sty draw.LineStyle, cap, x, lo, hi vg.Length) {
 	c.StrokeLine2(sty, x, lo, x, hi)
 	c.StrokeLine2(sty, x-cap, lo, x+cap, lo)
 	c.StrokeLine2(sty, x-cap, hi, x+cap, hi)
@@ -281,11 +281,8 @@ func (b *Bar) draw(c *draw.Canvas, left, w vg.Length, y func(float64) vg.Length)
 	mid := (from + to) / 2
 	top := y(base)
 	if b.Spread[0] != b.Spread[1] {
-		sty := draw.LineStyle{Color: ink, Width: vg.Points(1)}
-		lo, hi, cap := y(b.Spread[0]), y(b.Spread[1]), min(w*0.12, vg.Points(5))
-		c.StrokeLine2(sty, mid, lo, mid, hi)
-		c.StrokeLine2(sty, mid-cap, lo, mid+cap, lo)
-		c.StrokeLine2(sty, mid-cap, hi, mid+cap, hi)
+		lo, hi := y(b.Spread[0]), y(b.Spread[1])
+		whisker(c, draw.LineStyle{Color: ink, Width: vg.Points(1)}, min(w*0.12, vg.Points(5)), mid, lo, hi)
 		top = max(top, hi)
 	}
 	if b.Label != "" {

@@ -118,8 +118,15 @@ var statements = []statement{
 			{"second byte over aligned", 1, aligned(report.OneWay, "worst", "best")}}},
 }
 
-func posting(e entry) float64      { return micros(e.Post, e.Post.P50) }
-func sized(n int) func(entry) bool { return func(e entry) bool { return e.MessageBytes == n } }
+func posting(e entry) float64 { return micros(e.Post, e.Post.P50) }
+
+// at returns the rows of the size that pick takes of all sizes.
+func (rs rowset) at(pick func([]int) int) rowset {
+	if len(rs) == 0 {
+		return nil
+	}
+	return ofSize(rs, pick(sizes(rs)))
+}
 
 // of is the median of value over the rows; NaN if there is none.
 func (rs rowset) of(value func(entry) float64) float64 {
@@ -133,11 +140,8 @@ func (rs rowset) of(value func(entry) float64) float64 {
 // smallest is the median of a figure at the smallest message of a test over so many links.
 func smallest(test string, links int, of func(entry) float64) value {
 	return func(m *measured) float64 {
-		rows := where(only(m.base, test), func(e entry) bool { return e.Links == links })
-		if len(rows) == 0 {
-			return math.NaN()
-		}
-		return rowset(where(rows, sized(sizes(rows)[0]))).of(of)
+		rows := rowset(where(only(m.base, test), func(e entry) bool { return e.Links == links }))
+		return rows.at(slices.Min).of(of)
 	}
 }
 
@@ -153,11 +157,8 @@ func share(links int) value {
 // copying is what copies take of an end's processor time, at the largest message that was told apart.
 func copying(test string, end func(report.CPU) report.End) value {
 	return func(m *measured) float64 {
-		rows := where(only(m.base, test), func(e entry) bool { return len(end(e.CPU).Breakdown) > 0 })
-		if len(rows) == 0 {
-			return math.NaN()
-		}
-		return rowset(where(rows, sized(slices.Max(sizes(rows))))).of(func(e entry) float64 {
+		rows := rowset(where(only(m.base, test), func(e entry) bool { return len(end(e.CPU).Breakdown) > 0 }))
+		return rows.at(slices.Max).of(func(e entry) float64 {
 			b, sum := end(e.CPU).Breakdown, 0.0
 			for _, s := range b {
 				sum += s
@@ -168,48 +169,40 @@ func copying(test string, end func(report.CPU) report.End) value {
 }
 
 // polled, copied, aligned and scheduled are the best throughput of one configuration over that of another.
-func polled(test, one, other string) value {
-	return func(m *measured) float64 {
-		return m.poll.over(test, one, other, func(e entry) string { return e.Poll })
+var (
+	polled    = over(func(m *measured) rowset { return m.poll }, func(e entry) string { return e.Poll })
+	copied    = over(func(m *measured) rowset { return m.copies }, func(e entry) string { return e.Copy })
+	aligned   = over(func(m *measured) rowset { return m.aligned }, func(e entry) string { return e.Alignment })
+	scheduled = over((*measured).steepest, func(e entry) string { return e.Scheduler })
+)
+
+// steepest are the measurements of schedulers on the links with the largest rates, which differ most: the paper's
+// 10:1:1:1:1.
+func (m *measured) steepest() rowset {
+	top := 0.0
+	for _, e := range m.sched {
+		top = max(top, nominal(e.Row))
 	}
+	return where(m.sched, func(e entry) bool { return nominal(e.Row) == top })
 }
 
-func copied(test, one, other string) value {
-	return func(m *measured) float64 {
-		return m.copies.over(test, one, other, func(e entry) string { return e.Copy })
-	}
-}
-
-func aligned(test, one, other string) value {
-	return func(m *measured) float64 {
-		return m.aligned.over(test, one, other, func(e entry) string { return e.Alignment })
-	}
-}
-
-// scheduled is of the links with the largest rates, which differ most: the paper's 10:1:1:1:1.
-func scheduled(test, one, other string) value {
-	return func(m *measured) float64 {
-		top := 0.0
-		for _, e := range m.sched {
-			top = max(top, nominal(e.Row))
+// over compares the configurations of rows that differ in what of says.
+func over(rows func(*measured) rowset, of func(entry) string) func(test, one, other string) value {
+	return func(test, one, other string) value {
+		return func(m *measured) float64 {
+			with := func(name string) rowset {
+				return where(only(rows(m), test), func(e entry) bool { return of(e) == name })
+			}
+			return with(one).peak() / with(other).peak()
 		}
-		steepest := rowset(where(m.sched, func(e entry) bool { return nominal(e.Row) == top }))
-		return steepest.over(test, one, other, func(e entry) string { return e.Scheduler })
 	}
-}
-
-func (rs rowset) over(test, one, other string, of func(entry) string) float64 {
-	with := func(name string) rowset {
-		return where(only(rs, test), func(e entry) bool { return of(e) == name })
-	}
-	return with(one).peak() / with(other).peak()
 }
 
 // peak is the best throughput over all sizes.
 func (rs rowset) peak() float64 {
 	best := math.NaN()
 	for _, size := range sizes(rs) {
-		if v := rowset(where(rs, sized(size))).of(gbits); math.IsNaN(best) || v > best {
+		if v := rowset(ofSize(rs, size)).of(gbits); math.IsNaN(best) || v > best {
 			best = v
 		}
 	}
@@ -226,22 +219,17 @@ func exchangePage(pick func([]int) int) value {
 
 // perByte is what placing a run takes for each byte, in nanoseconds.
 func (m *measured) perByte(way string, pick func([]int) int) float64 {
-	rows := where(m.places, func(e entry) bool { return e.Variant == report.PlaceVariant(way, report.PlaceCold) })
-	if len(rows) == 0 {
-		return math.NaN()
-	}
-	size := pick(sizes(rows))
-	return 1e3 * rowset(where(rows, sized(size))).of(median) / float64(size)
+	rows := rowset(where(m.places, func(e entry) bool {
+		return e.Variant == report.PlaceVariant(way, report.PlaceCold)
+	}))
+	return 1e3 * rows.at(pick).of(func(e entry) float64 { return median(e) / float64(e.MessageBytes) })
 }
 
 // growth is the latency of ping-pong at a size over that of the smallest.
 func growth(copy string, size int) value {
 	return func(m *measured) float64 {
-		rows := where(only(m.copies, report.PingPong), func(e entry) bool { return e.Copy == copy })
-		if len(rows) == 0 {
-			return math.NaN()
-		}
-		return rowset(where(rows, sized(size))).of(median) / rowset(where(rows, sized(sizes(rows)[0]))).of(median)
+		rows := rowset(where(only(m.copies, report.PingPong), func(e entry) bool { return e.Copy == copy }))
+		return rowset(ofSize(rows, size)).of(median) / rows.at(slices.Min).of(median)
 	}
 }
 
@@ -294,7 +282,7 @@ func claimFigure(claims []Claim) Figure {
 		}
 		f.Panels = append(f.Panels, p)
 	}
-	f.Legend = []Entry{{Text: "the paper", Style: 0, Bar: true}, {Text: "here", Style: 1, Bar: true}}
+	f.Legend = Boxes([]string{"the paper", "here"})
 	return f
 }
 

@@ -138,7 +138,7 @@ func shardScaling(rows []entry) Figure {
 			Spread: [2]float64{p.Min * bits, p.Max * bits},
 		}
 	})
-	f.Legend = boxes(st)
+	f.Legend = Boxes(st)
 	return f.trim()
 }
 
@@ -159,7 +159,7 @@ func shardCPU(rows []entry) Figure {
 		b.Parts = append(b.Parts, Part{Value: p.Apps, Color: st.of("applications")})
 		return b
 	})
-	f.Legend = boxes(st)
+	f.Legend = Boxes(st)
 	return f.trim()
 }
 
@@ -171,7 +171,8 @@ func (p *ShardPoint) thread(i int) string {
 	return fmt.Sprintf("receivers of shard %d", i-p.Shards)
 }
 
-func boxes(labels []string) []Entry {
+// Boxes explain the parts of bars, in the order of their colours.
+func Boxes(labels []string) []Entry {
 	l := legend(labels)
 	for i := range l {
 		l[i].Bar = true

@@ -3,7 +3,6 @@ package handles
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"multiedge/bench/kit"
 	"multiedge/bench/scale"
@@ -57,10 +56,8 @@ func grant(c *edge.Conn, mem *edge.Region) {
 		c.Abort() // the other side says that it did not find it
 	}
 	mem.Export(c, "end", edge.RemoteWrite, 0, object)
-	for c.Err() == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		_, _ = c.WaitNotify(ctx)
-		cancel()
+	for err = nil; err == nil; {
+		_, err = c.WaitNotify(context.Background())
 	}
 	c.Close()
 }

@@ -29,10 +29,7 @@ type client struct {
 	answers  chan answer // to demand
 	hoard    []uint32    // regions held
 	spaces   []space
-	refusals uint64   // of further ones
-	holes    uint64   // punched into memory that was pinned
-	ended    uint64   // operations
-	borne    []string // what the daemon should have evicted it for
+	did      Report   // Refusals, Holes, Completed and Borne
 	turn     uint64   // another for each attachment
 	queues   []uint32 // for messages
 	clogged  bool     // its rings hold what nobody answers
@@ -139,7 +136,7 @@ func (c *client) refused(err error, got *[]uint32, release func(n uint32) *ipc.M
 	if _, ok := err.(*ipc.Error); !ok {
 		return err
 	}
-	c.refusals++
+	c.did.Refusals++
 	for range (len(*got) + 1) / 2 {
 		last := len(*got) - 1
 		if _, err := c.demand(release((*got)[last])); err != nil {
@@ -166,7 +163,7 @@ func (c *client) post(e *ipc.SQE, most int) (n uint64, err error) {
 		return 0, err
 	}
 	c.inFlight = max(c.inFlight-ended, 0)
-	c.ended += uint64(ended)
+	c.did.Completed += uint64(ended)
 	room, err := c.SQ.Room()
 	if err != nil {
 		return 0, err

@@ -112,7 +112,7 @@ func punch(c *client, r *rand.Rand) (uint64, error) {
 	}
 	// the daemon has sealed it against that
 	if unix.Fallocate(c.regionFD, punchHole, 0, int64(punchSize+r.IntN(regionSize-punchSize))) == nil {
-		c.holes++
+		c.did.Holes++
 	}
 	return 1, nil
 }
@@ -141,7 +141,7 @@ func refill(c *client, r *rand.Rand) (uint64, error) {
 	}
 	defer unix.Close(fd)
 	if unix.Fallocate(fd, punchHole, 0, regionSize) == nil {
-		c.holes++
+		c.did.Holes++
 	}
 	return 1, nil
 }
@@ -230,7 +230,7 @@ func spaces(c *client, r *rand.Rand) (uint64, error) {
 	}
 	_, err := c.demand(m)
 	if _, refused := err.(*ipc.Error); refused {
-		c.refusals++
+		c.did.Refusals++
 		err = nil
 	}
 	if err == nil && len(c.spaces) == mostSpaces { // while peers' bytes come there
@@ -263,7 +263,7 @@ func usage(c *client, _ *rand.Rand) (uint64, error) {
 	}
 	_, err := c.demand(&ipc.Message{Kind: ipc.KindUsage, Region: c.spaces[0].region, Size: usageSpace})
 	if err == nil {
-		c.ended++
+		c.did.Completed++
 	}
 	return 1, err
 }
@@ -279,7 +279,7 @@ func (c *client) mapSpace(r *rand.Rand) error {
 		_, err = c.demand(&ipc.Message{Kind: ipc.KindMapped, Region: a.m.Region})
 	}
 	if _, ok := err.(*ipc.Error); ok {
-		c.refusals++
+		c.did.Refusals++
 		return nil
 	}
 	return err

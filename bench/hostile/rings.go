@@ -120,7 +120,7 @@ func verbs(c *client, _ *rand.Rand) (uint64, error) {
 	select {
 	case <-c.gone:
 	case <-time.After(borneAfter):
-		c.borne = append(c.borne, fmt.Sprintf("malformed entry %d, operation %d", i, all[i][len(all[i])-1].Op))
+		c.did.Borne = append(c.did.Borne, fmt.Sprintf("malformed entry %d, operation %d", i, all[i][len(all[i])-1].Op))
 	}
 	return 1, nil
 }
@@ -169,7 +169,7 @@ func (c *client) others(r *rand.Rand) (uint64, error) {
 	for _, m := range []*ipc.Message{{Kind: ipc.KindJoin, Conn: c.link, Queue: other},
 		{Kind: ipc.KindUnqueue, Queue: other}, {Kind: ipc.KindJoin, Conn: c.link ^ 1<<31, Queue: 1}} {
 		if _, err := c.demand(m); err == nil {
-			c.borne = append(c.borne, fmt.Sprintf("%s of queue %d, connection %d", m.Kind, m.Queue, m.Conn))
+			c.did.Borne = append(c.did.Borne, fmt.Sprintf("%s of queue %d, connection %d", m.Kind, m.Queue, m.Conn))
 		} else if _, refused := err.(*ipc.Error); !refused {
 			return 0, err
 		}

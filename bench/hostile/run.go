@@ -136,10 +136,7 @@ func runOne(ctx context.Context, m *mode, o Options) (rep Report, err error) {
 // misbehave goes on until the session ends.
 func (rep *Report) misbehave(ctx context.Context, m *mode, c *client, r *rand.Rand, limit time.Duration) {
 	go c.listen()
-	defer func() {
-		rep.Refusals, rep.Holes, rep.Completed = rep.Refusals+c.refusals, rep.Holes+c.holes, rep.Completed+c.ended
-		rep.Borne = append(rep.Borne, c.borne...)
-	}()
+	defer func() { rep.Add(&c.did) }()
 	defer func() { <-c.gone }()
 	defer c.Conn.Close()
 	start := time.Now()

@@ -30,8 +30,11 @@ type Process struct {
 	err    error
 }
 
-// PinVariable tells a process which processors to bind itself to, before it does anything else.
-const PinVariable = "EDGEBENCH_CPUS"
+// pinVariable tells a process which processors to bind itself to, before it does anything else.
+const pinVariable = "EDGEBENCH_CPUS"
+
+// Pinned is the environment of a process of this program that binds itself to processors first.
+func Pinned(cpus []int) string { return pinVariable + "=" + strings.Trim(fmt.Sprint(cpus), "[]") }
 
 // launch runs this program in a host with those arguments, and with pipes if it talks.
 func (c *Cluster) launch(host int, talks bool, arguments ...string) *Process {
@@ -39,9 +42,8 @@ func (c *Cluster) launch(host int, talks bool, arguments ...string) *Process {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = os.Environ()
 	if cpus := c.CPUs(host); len(cpus) > 0 {
-		list := strings.Trim(fmt.Sprint(cpus), "[]")
 		// One processor, yet more than one P: the shard's thread must not keep the others from being scheduled.
-		cmd.Env = append(cmd.Env, PinVariable+"="+list, "GOMAXPROCS="+strconv.Itoa(max(2, len(cpus))))
+		cmd.Env = append(cmd.Env, Pinned(cpus), "GOMAXPROCS="+strconv.Itoa(max(2, len(cpus))))
 	}
 	p := &Process{stderr: &Tail{Limit: 16 << 10}, ended: make(chan struct{})}
 	cmd.Stderr = p.stderr
@@ -124,11 +126,11 @@ func (t *Tail) String() string {
 	return t.buf.String()
 }
 
-// BindProcessors binds this process to the processors that PinVariable names, by starting the program again on a thread
+// bindProcessors binds this process to the processors that pinVariable names, by starting the program again on a thread
 // that is bound: every thread of a process inherits the binding of the one that made it, and at exec there is only one.
 // It returns when there is nothing to do.
-func BindProcessors() error {
-	list := os.Getenv(PinVariable)
+func bindProcessors() error {
+	list := os.Getenv(pinVariable)
 	if list == "" {
 		return nil
 	}
@@ -136,7 +138,7 @@ func BindProcessors() error {
 	for _, s := range strings.Fields(list) {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return fmt.Errorf("%s: %w", PinVariable, err)
+			return fmt.Errorf("%s: %w", pinVariable, err)
 		}
 		set.Set(n)
 	}
@@ -145,7 +147,7 @@ func BindProcessors() error {
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		return fmt.Errorf("binding to processors %s: %w", list, err)
 	}
-	if err := os.Unsetenv(PinVariable); err != nil {
+	if err := os.Unsetenv(pinVariable); err != nil {
 		return err
 	}
 	return again(os.Args[1:])

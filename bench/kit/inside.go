@@ -42,7 +42,7 @@ func AddCommand(name string, arguments int, run func(ctx context.Context, args [
 // Inside binds this process to its host's processors. If the arguments of the process name a hidden subcommand, Inside
 // runs it and returns the status with which the process shall exit.
 func Inside() (status int, inside bool) {
-	err := BindProcessors()
+	err := bindProcessors()
 	if err == nil {
 		if len(os.Args) < 2 {
 			return 0, false

@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,32 +42,27 @@ func becomeNobody(argv []string) error {
 		return fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	if !lab.Unprivileged() {
-		if err := syscall.Setgroups(nil); err != nil {
-			return fmt.Errorf("leaving groups: %w", err)
-		}
-		if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
-			return fmt.Errorf("becoming group %d: %w", nobody, err)
-		}
-		if err := syscall.Setresuid(nobody, nobody, nobody); err != nil {
-			return fmt.Errorf("becoming user %d: %w", nobody, err)
+		if err := BecomeUser(nobody); err != nil {
+			return err
 		}
 	}
 	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", self.Fd()), append([]string{os.Args[0]}, argv...), os.Environ())
 }
 
-// giveFiles gives nobody the files of the daemons.
-func (c *Cluster) giveFiles() error {
-	if lab.Unprivileged() {
-		return nil
-	}
-	files, err := filepath.Glob(filepath.Join(c.dir, "*"))
-	if err != nil {
-		return err
-	}
-	for _, name := range append(files, c.dir) {
-		if err := os.Chown(name, nobody, nobody); err != nil {
-			return err
-		}
+// BecomeUser gives the privileges of this process up for those of a user and of the group of the same number.
+func BecomeUser(uid int) error {
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(uid), syscall.Setuid(uid)); err != nil {
+		return fmt.Errorf("becoming user %d: %w", uid, err)
 	}
 	return nil
+}
+
+// giveFiles gives nobody the files of the daemons.
+func (c *Cluster) giveFiles() {
+	if lab.Unprivileged() {
+		return
+	}
+	for _, name := range append(Get(filepath.Glob(filepath.Join(c.dir, "*"))), c.dir) {
+		Check(os.Chown(name, nobody, nobody))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Together runs functions, which may end by Check, at the same time. The ctx that they get ends when one of them fails.
@@ -38,4 +39,13 @@ func Each(ctx context.Context, n, workers int, f func(ctx context.Context, i int
 		})
 	}
 	Together(ctx, work...)
+}
+
+// Rest lets time pass, or ends by Check if ctx ends first.
+func Rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		Check(ctx.Err())
+	}
 }

@@ -2,13 +2,13 @@ package machine
 
 import (
 	"crypto/cipher"
-	"fmt"
 	"hash/crc32"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/aesgcm"
 )
@@ -53,26 +53,18 @@ const (
 )
 
 // memory measures the first touch of pages and copies through memory that no cache holds. It touches as much as it can
-// within touchTime; the lower half is then copied to the upper one.
-func memory(c *report.Card) error {
-	fd, err := unix.MemfdCreate("machine", unix.MFD_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("machine: memory: %w", err)
-	}
+// within touchTime; the lower half is then copied to the upper one. It ends by kit.Check where memory is refused.
+func memory(c *report.Card) {
+	fd := kit.Get(unix.MemfdCreate("machine", unix.MFD_CLOEXEC))
 	defer unix.Close(fd)
-	if err := unix.Ftruncate(fd, coldMemory); err != nil {
-		return fmt.Errorf("machine: memory: %w", err)
-	}
-	mem, err := unix.Mmap(fd, 0, coldMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return fmt.Errorf("machine: memory: %w", err)
-	}
+	kit.Check(unix.Ftruncate(fd, coldMemory))
+	mem := kit.Get(unix.Mmap(fd, 0, coldMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	defer unix.Munmap(mem)
 	touched := 0
 	c.FirstTouch, touched = firstTouch(mem)
 	c.ColdBytes = touched &^ (2*block - 1)
 	if c.ColdBytes == 0 {
-		return nil
+		return
 	}
 	half := c.ColdBytes / 2
 	at := 0
@@ -83,7 +75,6 @@ func memory(c *report.Card) error {
 			at = (at + block) % half
 		}
 	})
-	return nil
 }
 
 // firstTouch writes to one page after the other until the time is over, and returns the nanoseconds for a page, of the

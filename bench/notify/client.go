@@ -133,10 +133,7 @@ func match(rounds []round, sent, got []frame, most int) {
 // breakdown sums rounds up.
 func breakdown(wait string, rounds []round) Breakdown {
 	b := Breakdown{Wait: wait}
-	var rec [6]*report.Recorder
-	for i := range rec {
-		rec[i] = report.NewRecorder()
-	}
+	rec := report.Recorders(6)
 	for _, r := range rounds {
 		if r.got == 0 {
 			b.Missed++
@@ -151,18 +148,13 @@ func breakdown(wait string, rounds []round) Breakdown {
 			rec[i].Record(time.Duration(ns))
 		}
 	}
-	for i, to := range []*report.Latency{&b.Post, &b.Arrival, &b.Schedule, &b.Handler, &b.Return, &b.Overhead} {
-		*to = rec[i].Summary(1)
-	}
+	report.Summaries(rec, &b.Post, &b.Arrival, &b.Schedule, &b.Handler, &b.Return, &b.Overhead)
 	return b
 }
 
 // setup measures exports of a page, and imports of one of the peer's.
 func setup(ctx context.Context, d *edge.Device, peer string) (s Setup) {
-	var rec [5]*report.Recorder
-	for i := range rec {
-		rec[i] = report.NewRecorder()
-	}
+	rec := report.Recorders(5)
 	own := kit.Get(d.Register(most))
 	here := kit.Get(named.Export(ctx, d, own, "edgebench-here", edge.RemoteWrite))
 	for range setupTimes {
@@ -189,8 +181,6 @@ func setup(ctx context.Context, d *edge.Device, peer string) (s Setup) {
 	}
 	back, err := here.Unexport(ctx)
 	kit.Check(errors.Join(err, back.Close()))
-	for i, to := range []*report.Latency{&s.Register, &s.Export, &s.Import, &s.ImportHere, &s.Unexport} {
-		*to = rec[i].Summary(1)
-	}
+	report.Summaries(rec, &s.Register, &s.Export, &s.Import, &s.ImportHere, &s.Unexport)
 	return s
 }

@@ -41,16 +41,16 @@ func Serve(ctx context.Context, socket string, started func()) {
 			r := kit.Get(d.Register(most))
 			kit.Get(named.Export(ctx, d, r, page, edge.RemoteWrite))
 		}
-		go func() { failed <- kit.Try(func() { accept(ctx, d, l) }) }()
+		go func() {
+			failed <- kit.Try(func() {
+				for {
+					answer(kit.Get(l.Accept(ctx)), d)
+				}
+			})
+		}()
 	}
 	started()
 	kit.Check(<-failed)
-}
-
-func accept(ctx context.Context, d *edge.Device, l *edge.Listener) {
-	for {
-		answer(kit.Get(l.Accept(ctx)), d)
-	}
 }
 
 // interrupted is the thread that handlers interrupt, and what it tells of them.

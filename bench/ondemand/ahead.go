@@ -65,9 +65,6 @@ func (r *run) foreseen(ctx context.Context, p *Foresight, whole bool, seed uint6
 }
 
 func (r *Result) foresightStudy(s *xlate.Study) {
-	if len(r.Foresights) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "prefetch", Title: "Writes one at a time, by what is pinned before it is used",
 		Caption: fmt.Sprintf("Twice the budget in use, pages there, %d rounds in turns with registered memory. exact: "+
 			"what operations say will follow, and what sequential does; sequential: what follows two neighbours that "+

@@ -26,9 +26,6 @@ func (r *Result) pingsOf(variant string, bytes int) (list []Pings) {
 }
 
 func (r *Result) pingStudy(s *xlate.Study) {
-	if len(r.Pings) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "dhl-figure4", Title: "DHL figure 4: ping-pong over the share of misses", Caption: "Pings " +
 		"miss at one of the two hosts, evenly; means, as bandwidth is. drop: what misses is left unreceived and sent " +
 		"again, as in the paper; park: it waits at the receiver. The text of the paper prints no number of its figure.",
@@ -159,9 +156,6 @@ func (d dist) quantile(q float64) float64 {
 }
 
 func (r *Result) timesStudy(s *xlate.Study) {
-	if len(r.Times) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "dhl-miss-times", Title: "DHL §V.C: how long a miss takes (us)", Caption: "Of the daemon's " +
 		"pinner, in pings that all miss, by its histograms, whose bounds are 1.19 times each other. Delay: until it " +
 		"begins. Processing: filling and locking 64 KiB. The paper: 0 to 50 and 5 to 500 us.",

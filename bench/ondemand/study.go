@@ -28,9 +28,15 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 		Origin: "Measured on this machine, between two hosts of a lab. UTLB's tables 1 and 2 and DHL's figure 4 and " +
 			"times of misses are judged by what the papers say, the rest by goals of this project.",
 		Paper: "Chen and others, UTLB, and Azimi and Bilas, Dynamic Handle Lookup, whose mechanisms these are"}
-	for _, part := range []func(*xlate.Study){r.tableStudy, r.pingStudy, r.timesStudy, r.costStudy, r.sweepStudy,
-		r.wayStudy, r.shareStudy, r.foresightStudy, r.besideStudy} {
-		part(s)
+	for _, part := range []struct {
+		results int
+		show    func(*xlate.Study)
+	}{{len(r.Tables.NI.Miss), r.tableStudy}, {len(r.Pings), r.pingStudy}, {len(r.Times), r.timesStudy},
+		{len(r.Costs), r.costStudy}, {len(r.Points), r.sweepStudy}, {len(r.Ways), r.wayStudy},
+		{len(r.Shares), r.shareStudy}, {len(r.Foresights), r.foresightStudy}, {len(r.Besides), r.besideStudy}} {
+		if part.results > 0 {
+			part.show(s)
+		}
 	}
 	return s
 }
@@ -40,9 +46,6 @@ func goal(s *xlate.Study, id, claim string, reached bool, found string, args ...
 }
 
 func (r *Result) costStudy(s *xlate.Study) {
-	if len(r.Costs) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "costs", Title: "An operation at a time: p50 (p99), us, by what it meets",
 		Caption: "Hit: all is pinned. Miss, resident: pages are there, unpinned. Miss, untouched: no pages either. " +
 			"Missed: chunks fetched for each operation that was to miss with pages there.",
@@ -88,9 +91,6 @@ func (r *Result) costStudy(s *xlate.Study) {
 }
 
 func (r *Result) sweepStudy(s *xlate.Study) {
-	if len(r.Points) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "sweep", Title: "Throughput and latency over sizes, working sets, policies and patterns",
 		Caption: fmt.Sprintf("Throughput with %d operations in flight, latency of one at a time. Sets are of the "+
 			"budget of %d MiB; registered: all of the largest set. Missed: uses that did.", deep, r.Budget>>20),
@@ -168,9 +168,6 @@ func (r *Result) policyFigure() figure.Figure {
 }
 
 func (r *Result) wayStudy(s *xlate.Study) {
-	if len(r.Ways) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "ways", Title: "Ways to have memory for writes of 64 KiB",
 		Caption: fmt.Sprintf("%d transfers at once, each a write and a wait. Registering makes memory anew, which a "+
 			"program that has it already would copy; the cache of registrations has the budget of the space.", workers),
@@ -196,9 +193,6 @@ func ratio(a, b []float64) float64 {
 }
 
 func (r *Result) shareStudy(s *xlate.Study) {
-	if len(r.Shares) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "shares", Title: "Writes of 64 KiB of which a part misses",
 		Caption: fmt.Sprintf("%d in flight, medians of %d rounds in turns. Pages are there, unpinned. drop: daemons "+
 			"leave frames for what is not resident unreceived, as hardware does; inline: what was evicted is used, "+
@@ -223,9 +217,6 @@ func (r *Result) shareStudy(s *xlate.Study) {
 }
 
 func (r *Result) besideStudy(s *xlate.Study) {
-	if len(r.Besides) == 0 {
-		return
-	}
 	t := xlate.Table{ID: "bystander", Title: "Writes of 4 KiB by a bystander, us", Caption: fmt.Sprintf("One at a "+
 		"time, to registered memory, while another client of the same daemons makes %d writes of 64 KiB a second. "+
 		"Medians of %d rounds in turns; the ratio is to as many that hit. park, inline: misses in edged.toml.", paced,

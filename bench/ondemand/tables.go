@@ -134,9 +134,6 @@ func nicCosts() (t xlate.NICosts) {
 // tableStudy shows both tables in the paper's form, ours beside the paper's.
 func (r *Result) tableStudy(s *xlate.Study) {
 	t := &r.Tables
-	if len(t.NI.Miss) == 0 {
-		return
-	}
 	paper := &xlate.Facts.UTLB
 	one := xlate.Table{ID: "utlb-table1", Title: "UTLB table 1: overhead on the host processor (us)",
 		Columns: pagesOf("num_pages", t.Host.Pages), Caption: "check: the library's space.Resident, over all " +

@@ -98,12 +98,7 @@ func (p *Profiler) label(s *sample) string {
 }
 
 // Reset forgets all samples up to now.
-func (p *Profiler) Reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drain()
-	clear(p.count)
-}
+func (p *Profiler) Reset() { p.Take() }
 
 // Take returns the samples of each label by process since the last Reset.
 func (p *Profiler) Take() map[int]report.Breakdown {

@@ -10,6 +10,7 @@ import (
 
 // csvWriter writes a header line and one record for each row.
 type csvWriter struct {
+	plain
 	w      io.Writer
 	header bool
 }
@@ -74,8 +75,6 @@ func text(v any) string {
 	return ""
 }
 
-func (c *csvWriter) Head(Head) error { return nil }
-
 func (c *csvWriter) Row(r *Row) error {
 	records := [][]string{columns, make([]string, len(columns))}
 	values := derived(r)
@@ -89,5 +88,3 @@ func (c *csvWriter) Row(r *Row) error {
 	c.header = true
 	return csv.NewWriter(c.w).WriteAll(records)
 }
-
-func (c *csvWriter) Close() error { return nil }

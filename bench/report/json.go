@@ -44,6 +44,7 @@ func Indented(w io.Writer, v any) error {
 
 // jsonlWriter writes one line for each row.
 type jsonlWriter struct {
+	plain
 	w io.Writer
 }
 
@@ -62,8 +63,6 @@ func (j *jsonlWriter) Head(h Head) error {
 func (j *jsonlWriter) Row(r *Row) error {
 	return json.NewEncoder(j.w).Encode(line{Format: Format, Version: Version, Row: r})
 }
-
-func (j *jsonlWriter) Close() error { return nil }
 
 // ReadFile reads a result file in either JSON format.
 func ReadFile(name string) (*File, error) {

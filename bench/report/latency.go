@@ -40,6 +40,21 @@ func NewRecorder() *Recorder {
 	return r
 }
 
+// Recorders returns so many of them.
+func Recorders(n int) (all []*Recorder) {
+	for range n {
+		all = append(all, NewRecorder())
+	}
+	return all
+}
+
+// Summaries stores the distributions of recorders, one after the other.
+func Summaries(all []*Recorder, to ...*Latency) {
+	for i, l := range to {
+		*l = all[i].Summary(1)
+	}
+}
+
 // Record adds one duration.
 func (r *Recorder) Record(d time.Duration) {
 	// The value is clamped into range, so RecordValue cannot fail.

@@ -9,6 +9,7 @@ import (
 
 // table writes one compact line for each row, narrow enough for a wide terminal.
 type table struct {
+	plain
 	w      io.Writer
 	style  Style
 	header bool
@@ -69,8 +70,6 @@ func lines(cs []column) (head, values string) {
 	}
 	return strings.Join(heads, " "), strings.Join(all, " ")
 }
-
-func (t *table) Close() error { return nil }
 
 // efforts is what each message cost both ends in the kernel; dashes where that was not counted.
 func (r *Row) efforts() (calls, switches, wakes string) {

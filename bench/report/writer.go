@@ -15,6 +15,12 @@ type Writer interface {
 	Close() error
 }
 
+// plain is a Writer without head and end.
+type plain struct{}
+
+func (plain) Head(Head) error { return nil }
+func (plain) Close() error    { return nil }
+
 // Style adjusts the formats meant for people.
 type Style struct {
 	Gbits bool // report Gbit/s instead of MiB/s (perftest's --report-gbits)

@@ -86,7 +86,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, sha
 		}},
 		{"open", nil},
 		{"used", func() { r.use(ctx, conns) }},
-		{"rested", func() { rest(ctx, restTime) }},
+		{"rested", func() { kit.Rest(ctx, restTime) }},
 		{"back", func() { r.comeBack(ctx, conns) }},
 		{"closed", nil},
 		{"cycled", func() { r.cycle(ctx) }},
@@ -146,7 +146,7 @@ func (r *run) moment(ctx context.Context, what string, conns int) {
 			kit.Fail("the daemons have %d and %d connections after %v; %d are open",
 				m.Client.Daemon.Connections-1, m.Server.Daemon.Connections-1, settleTime, conns)
 		}
-		rest(ctx, 50*time.Millisecond)
+		kit.Rest(ctx, 50*time.Millisecond)
 	}
 	r.res.Moments = append(r.res.Moments, m)
 }
@@ -220,14 +220,6 @@ func (r *run) use(ctx context.Context, conns []link) {
 
 // restTime is after how long connections that rest have given back what they grew to.
 const restTime = 5 * time.Second
-
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		kit.Check(ctx.Err())
-	}
-}
 
 func (r *run) close(ctx context.Context, conns []link, what string) {
 	r.each(ctx, len(conns), what, func(i int) { kit.Check(conns[i].CloseContext(ctx)) })

@@ -48,20 +48,16 @@ func (m *Moment) processes() []Usage {
 	return []Usage{m.Client.Daemon, m.Server.Daemon, m.Client.Application, m.Server.Application}
 }
 
-func (res *Result) perConn(idle, m *Moment) PerConn {
-	n := float64(res.Conns)
-	return PerConn{
-		ClientDaemon: growth(idle.Client.Daemon, m.Client.Daemon) / n, ServerDaemon: growth(idle.Server.Daemon,
-			m.Server.Daemon) / n,
-		ClientApplication: growth(idle.Client.Application, m.Client.Application) / n,
-		ServerApplication: growth(idle.Server.Application, m.Server.Application) / n,
+func (res *Result) perConn(idle, m *Moment) (p PerConn) {
+	was := idle.processes()
+	for i, to := range []*float64{&p.ClientDaemon, &p.ServerDaemon, &p.ClientApplication, &p.ServerApplication} {
+		*to = (float64(m.processes()[i].Resident) - float64(was[i].Resident)) / float64(res.Conns)
 	}
+	return p
 }
 
 // Left is all that was not given back.
 func (res *Result) Left() []string { return slices.Concat(res.Leaks, res.Grown) }
-
-func growth(from, to Usage) float64 { return float64(to.Resident) - float64(from.Resident) }
 
 // compare looks for what is counted and was not given back.
 func (res *Result) compare(who string, before, after Usage) {

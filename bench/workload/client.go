@@ -92,10 +92,8 @@ func dialPatiently(ctx context.Context, d *edge.Device, o DialOptions, data []by
 			}
 			return conn, err
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := kit.Try(func() { kit.Rest(ctx, 100*time.Millisecond) }); err != nil {
+			return nil, err
 		}
 	}
 }

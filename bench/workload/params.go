@@ -104,11 +104,6 @@ type Spec struct {
 var Tests = []string{report.OneWay, report.TwoWay, report.PingPong, report.Read, report.Rate, report.Atomic,
 	report.SendLatency, report.SendRate}
 
-// Checks reports whether the contents of a test's messages can be checked where they arrive.
-func Checks(test string) bool {
-	return test != report.Atomic && test != report.SendLatency && test != report.SendRate
-}
-
 // check returns what is wrong with s, in words for the user.
 func (s *Spec) check() error {
 	switch {

@@ -7,6 +7,7 @@ import (
 
 	"multiedge/bench"
 	"multiedge/bench/cli"
+	"multiedge/bench/workload"
 	"multiedge/edge"
 	"multiedge/internal/config"
 )
@@ -85,11 +86,9 @@ type connFlags struct {
 
 // plan puts the flags of a test together.
 func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
-	return bench.Plan{
-		Test: test, Sizes: s.sizes(), Count: uint64(w.Iters), Duration: time.Duration(w.Duration), Depth: int(w.Depth),
-		Batch: int(w.Batch), Integrity: w.Integrity,
-		Seed: w.Seed, Region: int(w.Region),
-	}
+	return bench.Plan{Sizes: s.sizes(), Spec: workload.Spec{Test: test, Count: uint64(w.Iters),
+		Duration: time.Duration(w.Duration), Depth: int(w.Depth), Batch: int(w.Batch), Integrity: w.Integrity,
+		Seed: w.Seed, Region: int(w.Region)}}
 }
 
 // localFlags reach the transport of this host.

@@ -80,9 +80,13 @@ func TestNoAllocationPerOperation(t *testing.T) { inBothForms(t, testNoAllocatio
 
 func testNoAllocationPerOperation(t *testing.T, security string) {
 	s, common := newShuttle(t, security)
+	runs := 2000
+	if raceDetector {
+		runs = 20 // they are not judged: see there
+	}
 	for _, c := range shuttled {
 		e := s.through(common, c.sqe)
-		if n := testing.AllocsPerRun(2000, func() { s.one(&e) }); n > 0 && !raceDetector {
+		if n := testing.AllocsPerRun(runs, func() { s.one(&e) }); n > 0 && !raceDetector {
 			t.Errorf("%s: %v allocations per operation", c.name, n)
 		}
 	}

@@ -265,6 +265,7 @@ func TestHeardAges(t *testing.T) {
 // A stranger names every link there can be on every link there is, with his own addresses, a thousand times a second
 // and more: a swap is healed in time, and what is remembered and sent for him does not grow.
 func TestFloodOfCandidates(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, rigOptions{sealed: true, links: 2, mtu: 9000})
 	r.cable(0, 1)
 	s := newStream(r, r.connect(engine.DialOptions{}))

@@ -104,6 +104,7 @@ func (r *rig) cleanAfter(t *testing.T, what string) {
 func TestCloseRaces(t *testing.T) { inBothForms(t, testCloseRaces) }
 
 func testCloseRaces(t *testing.T, sealed bool) {
+	t.Parallel()
 	actions := []string{"nothing", "close", "abort"}
 	for seed := range uint64(600) {
 		rng := rand.New(rand.NewPCG(seed, 3))

@@ -11,6 +11,7 @@ import (
 // Clause 10.7: both ends dial at moments and over a network that the seed draws. In the end there is one session, the
 // same at both ends, both requests are answered and nothing that was connected is torn down.
 func TestDialRaces(t *testing.T) {
+	t.Parallel()
 	seeds := 300
 	if testing.Short() {
 		seeds = 100
@@ -67,6 +68,7 @@ func dialRace(t *testing.T, seed uint64) {
 // The same with nodes that are started anew before: requests made right after it, at both ends, are answered whatever
 // of the old session and of doubts about it is still on its way.
 func TestRestartRaces(t *testing.T) {
+	t.Parallel()
 	seeds := 300
 	if testing.Short() {
 		seeds = 100

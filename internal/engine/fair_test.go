@@ -131,6 +131,7 @@ func user(n uint64) engine.Owner { return engine.Owner{User: n} }
 // However many connections they have, and whatever they do on them, users send equally much; so do clients of one user,
 // and connections of one client.
 func TestShares(t *testing.T) {
+	t.Parallel()
 	const many, small, long = 100, 64, 16 << 10
 	one, two := user(1), user(2)
 	ab, ac := engine.Owner{User: 1, Client: 1}, engine.Owner{User: 1, Client: 2}

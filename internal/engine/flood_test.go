@@ -24,6 +24,7 @@ func initFrom(k int, cookie []byte) (src [6]byte, b []byte) {
 // Inits without a cookie, each from another address: nothing is kept of them, what is answered is bounded, and a real
 // peer gets in (faults.md, adversary).
 func TestInitFlood(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
 	retries := 0

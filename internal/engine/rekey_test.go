@@ -12,6 +12,7 @@ import (
 // Fresh keys are exchanged a thousand times, both ways, on a network that loses, repeats and reorders (clause 10.6):
 // everything arrives, and no packet number is used twice on a path, so no nonce either.
 func TestRekeys(t *testing.T) {
+	t.Parallel()
 	for _, o := range []rigOptions{{}, {lazy: true}} {
 		testRekeys(t, o)
 	}

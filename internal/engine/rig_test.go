@@ -71,6 +71,7 @@ type rigOptions struct {
 	deferred                 bool // steps of handshakes are computed when rig.steps is called
 	keys                     [2]engine.KeyLimits
 	maxDials                 int
+	shard, shards            [2]int // of each node; zero shards: one
 	// frames are looked at by a Reader, and payloads placed when that is waited for, not before
 	lazy    bool
 	strange [2]bool // node i is not authorised at the other one
@@ -152,7 +153,7 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		OpWindow:  o.window,
 		HeldBytes: o.held, Profile: profile, Scheduler: o.scheduler, MaxConns: o.maxConns,
 		Checksum: o.checksum, Exchanger: o.exchangers[i], CopySend: o.copySend, Placer: placerOf(&o),
-		Deferred: o.deferred, Keys: o.keys[i], MaxDials: o.maxDials,
+		Deferred: o.deferred, Keys: o.keys[i], MaxDials: o.maxDials, Shard: o.shard[i], Shards: o.shards[i],
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -23,6 +23,7 @@ type scatterCase struct {
 // repeats and reorders: every byte ends where it belongs and nothing beside it changes. Without payload checksums, so
 // that none hides a mistake.
 func TestScatterAgainstOracle(t *testing.T) {
+	t.Parallel()
 	for _, c := range []scatterCase{
 		{1, 1500, 1, 0, 0, 0, false, false},
 		{1, 9000, 2, 0, 0, 0, false, false},

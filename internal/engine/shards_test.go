@@ -66,3 +66,32 @@ func TestForgedLastShard(t *testing.T) {
 		t.Errorf("%v: %s", ev.Status, ev.Text)
 	}
 }
+
+// A peer that comes back with fewer shards is reached over IP, where nobody listens at the ports of the others. A dial
+// that nobody answers ends, and the next one asks its first shard (clause 21.11).
+func TestPeerComesBackWithFewerShards(t *testing.T) {
+	o := rigOptions{sealed: true, shard: [2]int{1, 0}, shards: [2]int{2, 2}}
+	r := newIPNet(t, 1, o)
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	ends := func(id engine.ConnID) {
+		t.Helper()
+		r.must("the end", time.Minute, func() bool { _, over := r.n[0].closed[id]; return over })
+	}
+	r.lose = func(int, *flight) bool { return true } // off for so long that its session is forgotten
+	ends(c[0])
+	r.lose = nil
+	o.shards[1] = 1
+	r.boot(1, 2, o)
+	r.n[1].e.RemoveLink(r.now, 0)
+	r.ipLinks(1)
+	id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(id)
+	if ev := r.n[0].closed[id]; ev.Status != engine.StatusPeerDown {
+		t.Errorf("a dial of a shard that is gone ends with %v: %s", ev.Status, ev.Text)
+	}
+	r.write(0, r.connect(engine.DialOptions{}), 1000, 1, time.Second)
+}

@@ -10,6 +10,7 @@ import (
 // What a path that carries nothing is asked, for as long as it does not answer, leaves the window to the others: a link
 // that went dark, and one on which the peer is heard and never reached.
 func TestDarkPathLeavesWindow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		early bool // from the beginning

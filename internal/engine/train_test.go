@@ -317,6 +317,7 @@ func (w *twins) run() uint64 {
 
 // Trains change nothing: what comes of frames together is what comes of them one by one (train.go, build.go).
 func TestTrainsChangeNothing(t *testing.T) {
+	t.Parallel()
 	worlds := 60
 	if testing.Short() {
 		worlds = 10

@@ -126,19 +126,31 @@ func (p *Tx) told(now mono.Time, g *wire.Segment, acked []flowctl.Sent) {
 	}
 }
 
-// count takes the counts of an acknowledgement, which may be older than others that came before it.
-func (p *Tx) count(now mono.Time, ect0, ce uint32) {
-	m := &p.Marking
-	sum := ect0 + ce
-	frames, marked := int32(sum-m.ect0-m.ce), int32(ce-m.ce)
+// add takes the peer's counts, which are modulo 2^32, once so many frames have left. It returns how many more frames
+// are counted, and marked; none if the counts are older than those that came before them. It reports false of counts
+// that cannot be.
+func (m *marking) add(ect0, ce uint32, sent uint64) (frames, marked int32, ok bool) {
+	frames, marked = int32(ect0+ce-m.ect0-m.ce), int32(ce-m.ce)
 	if frames <= 0 {
-		return
+		return 0, 0, true
 	}
-	if marked < 0 || marked > frames || m.total+uint64(frames) > p.Ledger.NextPN() {
-		p.failMarks(now, "the peer counts marks that cannot be")
-		return
+	if marked < 0 || marked > frames || m.total+uint64(frames) > sent {
+		return 0, 0, false
 	}
 	m.ect0, m.ce, m.lost, m.bare, m.total = ect0, ce, 0, 0, m.total+uint64(frames)
+	return frames, marked, true
+}
+
+// count takes the counts of an acknowledgement.
+func (p *Tx) count(now mono.Time, ect0, ce uint32) {
+	m := &p.Marking
+	frames, marked, ok := m.add(ect0, ce, p.Ledger.NextPN())
+	if !ok {
+		p.failMarks(now, "the peer counts marks that cannot be")
+	}
+	if frames == 0 {
+		return
+	}
 	p.Set.net.count.Loss.FramesMarked += uint64(marked)
 	p.Set.net.Links[p.Link].Count.Loss.FramesMarked += uint64(marked)
 	p.Count.Marked += uint64(marked)
