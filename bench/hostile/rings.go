@@ -73,6 +73,7 @@ func malformed(c *client) [][]ipc.SQE {
 		{three, elsewhere}, {three, pieces(1, c.link+1)}, {three, inline}, {three, add[0]}, {three, into},
 		{three, {Op: ipc.OpCredit, Conn: c.link, Imm: 1}},
 		{flagged}, {nothing}, {beyond}, {{Op: ipc.OpEndRedirect, Conn: c.link, Token: 1, Len: 1}},
+		{{Op: ipc.OpAim, Conn: c.link, Imm: ipc.Words + 1}}, {three, {Op: ipc.OpAim, Conn: c.link, Imm: 1}},
 		{named}, {early}, {three, compose}, {compose, far},
 		{compose, {Op: ipc.OpCommit, Flags: ipc.FlagLocal, Conn: c.link, Token: 1, Len: 64}},
 		{compose, {Op: ipc.OpDiscard, Conn: c.link, Token: 1, Len: 64}},

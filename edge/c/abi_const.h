@@ -12,6 +12,7 @@ enum { /* A2.2, A3.7, A10.1 */
 	ABI_INLINE = 24,
 	ABI_PIECES = 16,
 	ABI_IN_ENTRY = 3,
+	ABI_WORDS = 64,
 	ABI_MAX_EAGER = 65536,
 	ABI_MAX_PACKET = 65536,
 	ABI_STR = 64,
@@ -61,6 +62,7 @@ enum { /* A6.6: op */
 	ABI_OP_WROTE = 12,
 	ABI_OP_COMMIT = 13,
 	ABI_OP_DISCARD = 14,
+	ABI_OP_AIM = 15,
 };
 
 enum { /* A6.11: kind */

@@ -16,7 +16,7 @@
  * */
 #define FEATURES \
 	(EDGE_FEATURE_MEMORY | EDGE_FEATURE_ATOMICS | EDGE_FEATURE_PIECES | EDGE_FEATURE_MESSAGES | EDGE_FEATURE_LOCAL | \
-	 EDGE_FEATURE_EAGER | EDGE_FEATURE_DOMAINS | EDGE_FEATURE_SCATTER)
+	 EDGE_FEATURE_EAGER | EDGE_FEATURE_DOMAINS | EDGE_FEATURE_SCATTER | EDGE_FEATURE_WORDS)
 
 #define FIRST_PAUSE (10 * MILLI)
 #define LONGEST_PAUSE (2 * SECOND)
@@ -30,6 +30,8 @@ void attach_end(edge_device *d, int err)
 	control_close(d, err);
 	if (mapped && d->ring->map != NULL) /* the daemon has the file, too: closing does not remove it */
 		watch_fd(d->w->epoll, d->ring->watch, 0, EPOLL_CTL_DEL);
+	if (mapped)
+		words_detach(d);
 	ring_close(d->ring, mapped);
 }
 
@@ -98,6 +100,7 @@ static void greeted(edge_device *d, struct call *c, int err, const union abi_pac
 	d->features = m->hello.features;
 	a->state = ATTACHED;
 	d->attached = true;
+	words_attach(d);
 	a->err = 0;
 	a->attempts++;
 	a->since = now_ns();

@@ -135,6 +135,7 @@ static bool unused(const edge_device *d)
 static void device_free(edge_device *d)
 {
 	wait_close(d);
+	words_free(d);
 	ops_close(d->ops);
 	control_free(d->ctl);
 	bounce_close(d);

@@ -57,6 +57,7 @@ typedef struct edge_listener edge_listener;
 typedef struct edge_request edge_request; /* a peer's wish to connect */
 typedef struct edge_queue edge_queue;     /* buffers for the messages of several connections */
 typedef struct edge_stream edge_stream;
+typedef struct edge_word edge_word;
 
 /* What can go wrong. To -999 the numbers are those of ABI A9, negated; numbers that are not here may come. */
 enum edge_error {
@@ -163,6 +164,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_EAGER ((uint64_t)1 << 8)    /* edge_compose */
 #define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, EDGE_TELL */
 #define EDGE_FEATURE_SCATTER ((uint64_t)1 << 12) /* EDGE_RECEIVE with several pieces */
+#define EDGE_FEATURE_WORDS ((uint64_t)1 << 13)   /* edge_word_open */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -178,6 +180,22 @@ EDGE_API int edge_device_linger(edge_device *dev);
 /* on: what functions of the library take in other threads does not make the descriptor readable. It is for programs
  * whose threads all look, by edge_device_arm, after each call: 0 says that there is something for the loop. */
 EDGE_API void edge_device_quiet(edge_device *dev, int on);
+
+/* Words: for programs whose threads sleep each for streams of its own. The daemon wakes the thread whose stream has
+ * something, and no other. One thread sleeps on the descriptor meanwhile, for everything else, and wakes others by their
+ * words. Each thread has a word, to which its streams are aimed. The loop: edge_device_poll; look at the streams;
+ * edge_word_arm, and if that said 1, edge_word_sleep.
+ *
+ * edge_word_open returns NULL if the daemon has none (EDGE_FEATURE_WORDS), or 64 are in use. A word lasts until
+ * edge_word_close, or the end of the device; it outlives the daemon. */
+EDGE_API edge_word *edge_word_open(edge_device *dev);
+EDGE_API void edge_word_close(edge_device *dev, edge_word *word);
+EDGE_API int edge_word_arm(edge_device *dev, edge_word *word); /* like edge_device_arm */
+/* Sleeps until the word is woken: 0, which may also come for nothing, ETIMEDOUT, at that time of CLOCK_MONOTONIC in ns,
+ * or EINTR. It uses no lock. */
+EDGE_API int edge_word_sleep(edge_word *word, int64_t until);
+EDGE_API void edge_word_wake(edge_word *word);
+EDGE_API void edge_word_rest(edge_word *word); /* not armed any more: the thread is awake for another reason */
 
 /* --- memory --- */
 
@@ -509,6 +527,8 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 /* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for. The
  * peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
+/* Has what happens to the stream wake who sleeps on the word; NULL: make the descriptor readable, as at first. */
+EDGE_API void edge_stream_aim(edge_stream *stream, edge_word *word);
 EDGE_API const char *edge_stream_peer(const edge_stream *stream);
 EDGE_API const char *edge_stream_service(const edge_stream *stream);
 EDGE_API const void *edge_stream_data(const edge_stream *stream, size_t *size); /* of the dialler's options */

@@ -17,7 +17,7 @@ static _Atomic uint32_t *word(const struct ring *r, size_t off)
 
 /* Orders our store before the look at what the other side stored (A6.5). ThreadSanitizer knows no fences; it sees one
  * side of the ring alone anyway. */
-static void full_fence(void)
+void full_fence(void)
 {
 #ifdef __SANITIZE_THREAD__
 	__sync_synchronize();

@@ -16,6 +16,7 @@ struct ring {
 	bool dozes; /* as the daemon was told: completions of operations are no reason to wake (A8.3) */
 };
 
+void full_fence(void);
 int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m);
 void ring_close(struct ring *r, bool mapped);
 bool ring_room(struct ring *r, uint32_t entries);

@@ -161,10 +161,25 @@ static int say(edge_stream *s, uint32_t imm, uint32_t flags)
 	return err;
 }
 
+/* Tells the daemon whom events of s are to wake. */
+static bool aim(edge_stream *s)
+{
+	if (!ring_room(s->d->ring, 1))
+		return false;
+	ring_put(s->d->ring, &(struct abi_sqe){ .op = ABI_OP_AIM, .conn = s->c->id, .imm = s->word });
+	ring_publish(s->d->ring);
+	s->aimed = s->word;
+	return true;
+}
+
 /* Says what is due: credit, and the end of what we write. False: there is no room for that. */
 bool stream_pay(edge_stream *s)
 {
-	if (s->state != S_OPEN || s->c->state != OPEN || s->c->end.closing || stream_end(s) != 0 || peer_ring(s) == NULL)
+	if (s->state != S_OPEN || s->c->state != OPEN || s->c->end.closing || stream_end(s) != 0)
+		return true;
+	if (s->aimed != s->word && !aim(s))
+		return false;
+	if (peer_ring(s) == NULL)
 		return true;
 	int err = 0;
 	if (due(s)) {
@@ -454,6 +469,21 @@ size_t edge_stream_writable(edge_stream *s)
 		n = 0;
 	leave(s->d, 0);
 	return n;
+}
+
+/* Has events of s wake that word, 0: make the descriptor readable. */
+void stream_aim(edge_stream *s, uint32_t word)
+{
+	s->word = word;
+	if (s->aimed != word && s->d->dead == 0)
+		return_credit(s->c);
+}
+
+void edge_stream_aim(edge_stream *s, edge_word *x)
+{
+	enter(s->d);
+	stream_aim(s, word_number(s->d, x));
+	leave(s->d, 0);
 }
 
 void edge_stream_bound(edge_stream *s, size_t bytes)

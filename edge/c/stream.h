@@ -36,6 +36,7 @@ struct edge_stream {
 	bool crowded;  /* a write waits for room for an operation */
 	bool awaits;   /* operations that complete make room that it lacks, or end it: await_more */
 	bool accepts;  /* it was asked for by the peer */
+	uint32_t word, aimed; /* whom its events are to wake (A8.7), and do, as far as the daemon knows; 0: the descriptor */
 	size_t skip;   /* of the connection's data, what is not the program's */
 	edge_remote *peer;
 	struct inbound in;
@@ -61,6 +62,7 @@ void stream_failed(edge_stream *s, int err);
 void stream_await(edge_stream *s, bool on);
 bool stream_pay(edge_stream *s);
 void stream_advance(edge_stream *s);
+void stream_aim(edge_stream *s, uint32_t word);
 void stream_cut(edge_stream *s, int err);
 int stream_end(const edge_stream *s);
 

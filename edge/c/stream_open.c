@@ -465,6 +465,7 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 	if (s->state != S_OPEN || stream_end(s) != 0 || linger_ms == 0) {
 		stream_discard(s, EDGE_ERR_CLOSED);
 	} else {
+		stream_aim(s, 0); /* nobody waits for it on a word */
 		s->closed = s->out.shut = true;
 		stream_await(s, true);
 		s->linger_at = now_ns() + (linger_ms < 0 ? LINGER_MS : linger_ms) * MILLI;

@@ -20,6 +20,8 @@ struct edge_watched { /* what edge_changed tells of */
 
 struct pulse { uint32_t beat, still; int64_t at; bool silent; };
 
+struct words { char *page; bool shared; uint64_t used; }; /* shared: with the daemon. used: bit i is of word i + 1 */
+
 struct waiting { /* wait.c */
 	int epoll, wake, bell, timer; /* wake is for who sleeps in the library, bell for who sleeps on the descriptor */
 	bool leader;  /* somebody polls or sleeps on behalf of all */
@@ -39,6 +41,7 @@ struct waiting { /* wait.c */
 	struct idle_loop loop; /* of the program */
 	struct pulse pulse;
 	struct edge_watched *changed, **last_changed;
+	struct words words;
 };
 
 int wait_open(edge_device *d);
@@ -53,6 +56,11 @@ void wake_all(edge_device *d);
 void changed(edge_device *d, struct edge_watched *w);
 void unwatch(edge_device *d, struct edge_watched *w);
 void pulse_forget(edge_device *d, int64_t now);
+
+void words_attach(edge_device *d); /* words.c */
+void words_detach(edge_device *d);
+void words_free(edge_device *d);
+uint32_t word_number(const edge_device *d, const edge_word *x);
 
 int ask(edge_device *d, void *packet, size_t size, enum abi_kind kind, uint64_t *made, int64_t until); /* ask.c */
 

@@ -65,8 +65,6 @@ int outlive(struct sock *s);              /* the program closes it before the ve
 void held_after_fork(void);
 void settle_all(int64_t until);           /* unlocked: before the process ends */
 
-bool start_thread(void *(*run)(void *));  /* of ours, which hears no signals */
-
 /* shared.c */
 void share_tidy(void);                    /* unlocked, before each fork */
 void share_before_fork(void);             /* by guard */

@@ -226,7 +226,7 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 		if (n > 0)
 			return n;
 		int64_t limit = next_verdict() < until ? next_verdict() : until;
-		if (linger(w) || !sleep_begin(w))
+		if (linger(w) || !sleep_begin(&x))
 			continue;
 		set->turn = 0;
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;

@@ -13,7 +13,7 @@
 
 #include "agree.h"
 
-enum { MOST = 128 << 10, LEAST = 1 << 10, STACK = 256 << 10 };
+enum { MOST = 128 << 10, LEAST = 1 << 10 };
 
 /* TCP takes a quarter of its buffer in one piece, whatever the pages around it are charged. */
 static uint32_t most(const struct sock *s) {
@@ -42,22 +42,6 @@ static void *drive(void *nothing) {
 	while (settle_next(NEVER))
 		;
 	return NULL;
-}
-
-bool start_thread(void *(*run)(void *)) {
-	pthread_attr_t a;
-	pthread_t t;
-	sigset_t all, old;
-	if (pthread_attr_init(&a))
-		return false;
-	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&a, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	bool started = pthread_create(&t, &a, run, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&a);
-	return started;
 }
 
 /* By guard. A program without another thread to spare keeps what it has: its next call sends it. */

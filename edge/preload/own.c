@@ -258,6 +258,11 @@ void *own_mmap(void *at, size_t n, int how, int flags, int fd, off_t from) {
 	HELD(void *, fd, mmap(at, n, how, flags, n_, from));
 }
 
+/* Of futexes alone, which have no descriptor. */
+long own_syscall(long number, void *at, long op, long value, const void *time, void *other, long bits) {
+	return real.syscall(number, at, op, value, time, other, bits);
+}
+
 int own_fcntl(int fd, int command, ...) {
 	va_list va;
 	va_start(va, command);

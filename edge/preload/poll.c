@@ -78,7 +78,7 @@ static int run(struct polling *q, int64_t until, const sigset_t *mask) {
 			continue;
 		}
 		w->mixed = q->nkernel || mask;
-		if (!sleep_begin(w))
+		if (!sleep_begin(&q->x))
 			continue;
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
 		if (sleep_poll(&q->x, q->kernel, n + 1, left, mask) < 0)

@@ -10,8 +10,8 @@
  *
  *   base       real.c the C library's functions; brief.c how a thread waits for another one's few lines; own.c
  *              descriptors of this library; map.c which addresses are ours; run.c settings and log
- *   socket     sock.c the table of descriptors; wait.c how a thread sleeps; waitset.c in what; signals.c what
- *              interrupts it
+ *   socket     sock.c the table of descriptors; visit.c who is in the library; wait.c how a thread sleeps; direct.c how
+ *              the daemon wakes it alone; waitset.c in what it sleeps if not; signals.c what interrupts it
  *   agreement  upgrade.c how both ends agree; connector.c, acceptor.c the ends; held.c what is written before;
  *              owner.c whose a socket of this host is; shared.c streams that parent and child have
  *   set        epoll.c epoll; sets.c which descriptors are sets; poll.c poll and select
@@ -78,6 +78,7 @@ struct sock {
 	int fd;                  /* one of its descriptors */
 	_Atomic bool nonblock;
 	edge_stream *stream;     /* DIALLING, STREAM */
+	edge_word *aim;          /* that its events wake; NULL: the hub */
 	struct share *_Atomic share; /* STREAM: children have it, too. SHARED: by this */
 	edge_listener *listener; /* LISTENING: tcp/PORT; OFFERED: the offer */
 	edge_conn *probe;        /* OFFERED: asks whether anybody of ours listens. DIALLING: see step. NULL: answered */
@@ -152,10 +153,12 @@ void _pthread_cleanup_push(struct _pthread_cleanup_buffer *b, void (*run)(void *
 void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *b, int run);
 
 /* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
-enum bell { BY_FD, BY_WORD, BY_CROWD };
+enum bell { BY_FD, BY_WORD, BY_CROWD, BY_DAEMON };
 struct waiter {
 	int fd;        /* eventfd. -1: a thread without a wait set (waitset.c) */
 	int set;       /* epoll: fd, the hub if it watches, and of an epoll set the program's descriptors; -1: none */
+	edge_word *aim; /* that the daemon wakes for the thread's streams alone. NULL: it has none */
+	bool direct;   /* it sleeps there */
 	sem_t word;    /* a thread without a wait set sleeps here, */
 	bool mixed;    /* or, if it waits for descriptors of the kernel as well, in poll with the crowd */
 	enum bell bell; /* by which it was woken, if written */
@@ -183,7 +186,7 @@ bool wait_open(struct waiter *w, int set); /* errno says why not */
 bool wait_ready(void);   /* what all threads need, when the hub is there. By guard */
 int64_t after(int64_t s, int64_t ns); /* the time then; NEVER: beyond all of it */
 struct waiter *own_waiter(void); /* of the calling thread */
-void link_add(struct link *l, struct sock *s, struct waiter *w);
+void link_add(struct link *l, struct sock *s, struct waiter *w); /* with l->item set, if it is of an epoll set */
 void link_remove(struct link *l);
 void changed(struct sock *s);
 void ring(struct waiter *w);
@@ -191,8 +194,6 @@ void wake(struct waiter *w); /* one of those asleep */
 /* Gives way to others on the core, if that is better than to sleep: then look again. */
 bool linger(struct waiter *w);
 void linger_end(struct waiter *w); /* ends the waiting in which linger was called */
-/* Announces that the caller goes to sleep. false: something happened meanwhile. */
-bool sleep_begin(struct waiter *w);
 /* Sleeps in the kernel, without guard, up to ns (NEVER) and ends what sleep_begin began: what ppoll, or with epfd of 0
  * and above epoll_pwait, returned. A thread that is cancelled or jumps there leaves everything as it should be. */
 struct sleeping {
@@ -207,6 +208,8 @@ struct sleeping {
 	bool away;          /* in a handler */
 	struct sleeping *outer; /* of the thread: that call's handler made this one */
 };
+/* Announces that the caller goes to sleep. false: something happened meanwhile. */
+bool sleep_begin(struct sleeping *x);
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask);
 int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, int64_t ns, const sigset_t *mask);
 /* Around a handler that interrupts the thread's sleep: it may take long, and others must not wait for it to wake them.
@@ -218,6 +221,7 @@ void sleep_return(struct sleeping *x);
 void enter(void);
 void leave(void);
 bool within(void);
+int visits(void);      /* how often the thread is, one in the other */
 int rest(void);        /* around a system call that may take long */
 void resume(int inside);
 /* The same of a call that has a count of s. A thread that leaves it without returning runs left(x), whose first call is
@@ -229,6 +233,16 @@ void rest_left(struct resting *x);
 void rest_count(void); /* in a child: adds the counts of calls of this thread that rest or sleep */
 bool rest_known(void); /* those are all. false: a handler that was not put off forked within another call */
 void wait_after_fork(void);
+void visit_count(void);       /* visit.c: the part of rest_count that is its */
+void visits_after_fork(void);
+void visit_stops(void);       /* by guard: if the process ends, which another thread does, this one stops */
+
+/* direct.c, by guard: threads that sleep on words, by which the daemon wakes them. */
+bool direct_takes(struct sleeping *x);      /* the thread is to sleep so. Has its streams wake it, or the hub if not */
+void aim(struct sock *s, edge_word *word);  /* has what happens to a stream wake the word; NULL: the hub */
+void direct_keep(struct waiter *w);         /* a thread ends */
+void direct_after_fork(void);
+bool start_thread(void *(*run)(void *));     /* of ours, which hears no signals. Needs no guard */
 
 /* waitset.c, by guard: a wait set is the descriptors in which a thread sleeps, so that it can watch the hub. */
 extern int crowd;                   /* eventfd that wakes all threads without a wait set that poll; -1: none */

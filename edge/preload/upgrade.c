@@ -409,7 +409,7 @@ int wait_for(struct sock *s, int want, size_t more, int64_t until) {
 		}
 		if (err)
 			break;
-		if (linger(w) || !sleep_begin(w))
+		if (linger(w) || !sleep_begin(&x))
 			continue;
 		struct pollfd p;
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;

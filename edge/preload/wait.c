@@ -1,6 +1,8 @@
 /* How a thread waits until something happens to a socket: it looks for a moment, giving way after each look, as libedge
- * says, and then sleeps. Threads that look wake those that sleep; when the last one leaves, the daemon is to ring. One
- * of those asleep watches the hub: what rings there wakes it alone, and it wakes those whom that concerns. */
+ * says, and then sleeps. Threads that look wake those that sleep; when the last one leaves, the daemon is to ring.
+ *
+ * A thread that waits for streams alone sleeps on a word, by which the daemon wakes it and nobody else (direct.c). Of
+ * the others one watches the hub: what rings there wakes it alone, and it wakes those whom that concerns. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -28,120 +30,10 @@ static __thread struct waiter mine = {.fd = -1, .set = -1};
 static pthread_key_t key; /* keeps the wait set of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static _Atomic bool over;
-static __thread bool ends;
-static _Atomic int visitors; /* threads in the library */
-static __thread int inside, cancels;
-/* The thread was cancelled asynchronously, or may be: a request that began then may be on its way still. */
-static __thread bool asynchronous;
-
-/* The C library's handler looks at the type of cancellation, not at its state: a request that was on its way when the
- * thread disabled cancellation ends it nevertheless. So its signal is blocked, which sigprocmask would not do. */
-static void cancel_signal(int how) {
-	const uint64_t set = UINT64_C(1) << (__SIGRTMIN - 1);
-	real.syscall(SYS_rt_sigprocmask, how, &set, NULL, sizeof set);
-}
-
-EXPORT int pthread_setcanceltype(int type, int *old) {
-	real_need();
-	if (type == PTHREAD_CANCEL_ASYNCHRONOUS)
-		asynchronous = true;
-	return real.pthread_setcanceltype(type, old);
-}
-
-/* The process ends, and what this thread needs is gone. */
-static void stop(void) {
-	atomic_fetch_sub(&visitors, 1);
-	for (;;)
-		pause();
-}
-
-/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor,
- * and disables cancellation, stands where signals are put off. */
-static void hold(int n) {
-	if (asynchronous)
-		cancel_signal(SIG_BLOCK);
-	inside = n;
-	atomic_signal_fence(memory_order_seq_cst);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-	atomic_fetch_add(&visitors, 1);
-	if (over && !ends)
-		stop();
-}
-
-static void release(void) {
-	int old = cancels;
-	bool may_end = asynchronous; /* as soon as that is enabled: it must have left */
-	if (!may_end)
-		pthread_setcancelstate(old, NULL);
-	atomic_fetch_sub(&visitors, 1);
-	atomic_signal_fence(memory_order_seq_cst);
-	inside = 0;
-	if (may_end) {
-		pthread_setcancelstate(old, NULL);
-		cancel_signal(SIG_UNBLOCK);
-	}
-	if (signals_put_off())
-		signals_let_in();
-}
-
-void enter(void) {
-	if (inside > 0)
-		inside++;
-	else
-		hold(1);
-}
-
-void leave(void) {
-	if (inside > 1)
-		inside--;
-	else
-		release();
-}
-
-bool within(void) { return inside > 0; }
-
-int rest(void) {
-	int n = inside;
-	if (n > 0)
-		release();
-	return n;
-}
-
-void resume(int n) {
-	if (n > 0)
-		hold(n);
-}
-
-static __thread struct resting *rests;
-
-void rest_begin(struct resting *x, void (*run)(void *)) {
-	x->outer = rests;
-	rests = x;
-	_pthread_cleanup_push(&x->left, run, x);
-	x->inside = rest();
-}
-
-void rest_end(struct resting *x) {
-	resume(x->inside);
-	_pthread_cleanup_pop(&x->left, 0);
-	rests = x->outer;
-}
-
-void rest_left(struct resting *x) {
-	_pthread_cleanup_pop(&x->left, 0); /* once: another handler, which runs in here, may jump as well */
-	if (!within()) /* as a handler is that is not put off */
-		resume(x->inside);
-	rests = x->outer;
-}
-
 static __thread struct sleeping *sleeps; /* the latest call in which the thread sleeps */
 
-bool rest_known(void) { return inside <= 1; } /* by whoever forks */
-
 void rest_count(void) {
-	for (struct resting *x = rests; x; x = x->outer)
-		atomic_fetch_add(&x->s->refs, 1);
+	visit_count();
 	for (struct sleeping *x = sleeps; x; x = x->outer)
 		for (nfds_t i = 0; i < x->n; i++)
 			if (x->socks[i])
@@ -159,19 +51,7 @@ void lock(void) {
 		queued--;
 		taken++;
 	}
-	if (!over || ends)
-		return;
-	pthread_mutex_unlock(&guard);
-	stop();
-}
-
-void end_others(void) {
-	lock();
-	over = ends = true;
-	unlock();
-	struct brief b = {0};
-	for (int64_t until = now_ns() + SECOND; visitors > 0 && now_ns() < until;)
-		brief_wait(&b);
+	visit_stops();
 }
 
 /* Who is to be woken: when guard is free, since those woken want it. By guard. */
@@ -221,7 +101,7 @@ static void hand_on(void) {
 	if (watcher || lingerers > 0 || hub < 0)
 		return;
 	for (struct waiter *w = asleep; w && !watcher; w = w->next) {
-		if (w->away == w->asleep)
+		if (w->away == w->asleep || w->direct)
 			continue;
 		if (w->set < 0 && w->written)
 			return; /* it is about to take one */
@@ -234,22 +114,34 @@ static void hand_on(void) {
 		ring(bare);
 }
 
+/* How a waiter is woken, which may be gone by then if it sleeps on aim: that stays. */
+struct call { sem_t *word; edge_word *aim; int fd; };
+
+static struct call call_of(struct waiter *w) {
+	return (struct call){.word = w->bell == BY_WORD ? &w->word : NULL, .aim = w->bell == BY_DAEMON ? w->aim : NULL,
+		.fd = w->fd};
+}
+
+static void call(const struct call *c) {
+	if (c->aim)
+		edge_word_wake(c->aim);
+	else if (c->word)
+		sem_post(c->word);
+	else
+		own_write(c->fd, &(uint64_t){1}, 8);
+}
+
 /* As unlock, but that nothing is taken from the device: a handler may have little stack. */
 static void unlock_here(void) {
 	hand_on();
-	struct waiter *w[PENDING];
-	int n = npending, fds[PENDING];
-	for (int i = 0; i < n; i++) {
-		w[i] = pending[i];
-		fds[i] = w[i]->bell == BY_FD ? w[i]->fd : -1;
-	}
+	struct call calls[PENDING];
+	int n = npending;
+	for (int i = 0; i < n; i++)
+		calls[i] = call_of(pending[i]);
 	npending = 0;
 	pthread_mutex_unlock(&guard);
 	for (int i = 0; i < n; i++) /* they wait for it in sleep_end */
-		if (fds[i] < 0)
-			sem_post(&w[i]->word);
-		else
-			own_write(fds[i], &(uint64_t){1}, 8);
+		call(&calls[i]);
 	leave();
 }
 
@@ -286,6 +178,7 @@ static __thread bool known; /* thread_ends is called for this thread */
 static void thread_ends(void *p) {
 	lock();
 	waitset_keep(p);
+	direct_keep(p);
 	unlock();
 	known = false; /* a destructor after this one may sleep here: then it is called again */
 }
@@ -305,7 +198,7 @@ struct waiter *own_waiter(void) {
 void wait_after_fork(void) {
 	queued = 0;
 	sleepers = lingerers = npending = 0;
-	visitors = within(); /* other threads are not here */
+	visits_after_fork();
 	asleep = watcher = NULL;
 	for (struct sleeping *x = sleeps; x; x = x->outer) { /* a handler forks, and may return to such a call */
 		x->w->asleep = x->w->away = 0;
@@ -313,13 +206,18 @@ void wait_after_fork(void) {
 		for (nfds_t i = 0; i < x->n; i++)
 			x->links[i].at = NULL;
 	}
+	mine.aim = NULL;
+	mine.direct = false;
 	mine.fd = mine.set = -1;
 	mine.hooked = mine.watches = mine.written = false;
 	sem_init(&mine.word, 0, 0);
 	waitsets_after_fork(); /* the parent's */
+	direct_after_fork();
 }
 
 void link_add(struct link *l, struct sock *s, struct waiter *w) {
+	if (l->item)
+		aim(s, NULL); /* several threads wait for a set */
 	l->sock = s;
 	l->waiter = w;
 	l->next = s->links;
@@ -341,17 +239,15 @@ void wake(struct waiter *w) {
 	if (!w->asleep || w->written)
 		return;
 	w->written = true;
-	w->bell = w->fd >= 0 ? BY_FD : w->mixed ? BY_CROWD : BY_WORD;
+	w->bell = w->direct ? BY_DAEMON : w->fd >= 0 ? BY_FD : w->mixed ? BY_CROWD : BY_WORD;
 	favourite = latest == w ? w : NULL;
 	latest = w;
 	if (w->bell == BY_CROWD)
 		crowd_call();
 	else if (npending < PENDING)
 		pending[npending++] = w;
-	else if (w->bell == BY_WORD)
-		sem_post(&w->word);
 	else
-		own_write(w->fd, &(uint64_t){1}, 8);
+		call((struct call[]){call_of(w)});
 }
 
 void ring(struct waiter *w) {
@@ -395,10 +291,14 @@ void linger_end(struct waiter *w) {
 
 static void sleep_end(struct waiter *w);
 
-bool sleep_begin(struct waiter *w) {
+bool sleep_begin(struct sleeping *x) {
+	struct waiter *w = x->w;
 	linger_end(w);
-	if (w == &mine && w->set < 0 && w->asleep == 0)
-		waitset_take(w);
+	if (w == &mine && w->asleep == 0) {
+		w->direct = direct_takes(x);
+		if (!w->direct && w->set < 0)
+			waitset_take(w);
+	}
 	if (w->asleep++ == 0) {
 		w->next = asleep;
 		w->at = &asleep;
@@ -407,7 +307,8 @@ bool sleep_begin(struct waiter *w) {
 		asleep = w;
 	}
 	sleepers++;
-	if (!w->rung && watched(w) && (!device || lingerers > 0 || edge_device_arm(device)))
+	if (!w->rung && (w->direct || watched(w)) && (!device || lingerers > 0 || edge_device_arm(device)) &&
+	    (!w->direct || edge_word_arm(device, w->aim)))
 		return true;
 	sleep_end(w);
 	return false;
@@ -420,7 +321,7 @@ static void answer(struct waiter *w) {
 		crowd_answer();
 		return;
 	}
-	if (spared(w))
+	if (spared(w) || w->bell == BY_DAEMON)
 		return;
 	while ((w->bell == BY_WORD ? sem_wait(&w->word) : own_read(w->fd, &n, 8)) < 0 &&
 	       (errno == EAGAIN || errno == EINTR))
@@ -434,6 +335,9 @@ static void sleep_end(struct waiter *w) {
 	if (w->written)
 		answer(w);
 	w->written = false;
+	if (w->direct && device)
+		edge_word_rest(w->aim);
+	w->direct = false;
 	if (--w->asleep == 0) {
 		*w->at = w->next;
 		if (w->next)
@@ -510,7 +414,7 @@ static void left(void *p) {
 /* Unlocks. From now on a handler may run, and the thread may be cancelled. */
 static void falls_asleep(struct sleeping *x) {
 	unlock();
-	x->inside = inside;
+	x->inside = visits();
 	x->outer = sleeps;
 	sleeps = x;
 	_pthread_cleanup_push(&x->left, left, x);
@@ -538,8 +442,24 @@ static int sleep_word(struct waiter *w, int64_t ns) {
 	return r && errno == ETIMEDOUT ? 0 : r;
 }
 
+/* Sleeps until the daemon or another thread wakes it, up to ns. It is cancelled there, as in the C library's calls. */
+static int sleep_direct(struct sleeping *x, int64_t ns) {
+	const int64_t now = now_ns(), most = INT64_C(86400) * SECOND, until = now + (ns < most ? ns : most);
+	edge_word *word = x->w->aim;
+	int type, err = EINTR;
+	falls_asleep(x);
+	if (!signals_seen()) {
+		real.pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+		err = edge_word_sleep(word, until);
+		real.pthread_setcanceltype(type, NULL);
+	}
+	return awake(x, err == EINTR ? fail_with(EINTR) : 0);
+}
+
 /* The last of p is for what wakes the waiter. */
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
+	if (x->w->direct)
+		return sleep_direct(x, ns);
 	bool unwatched = hub >= 0 && !watcher && lingerers == 0; /* those with wait sets are all in handlers */
 	bool blind = x->w->set < 0 && (unwatched || (x->w->mixed && crowd < 0));
 	/* Not one of the waits of idle.c, which end when something rings: nothing can ring for this thread. */

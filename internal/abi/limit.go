@@ -21,13 +21,14 @@ const (
 	FeatureHeap     Features = 1 << 10
 	FeatureDomains  Features = 1 << 11
 	FeatureScatter  Features = 1 << 12
+	FeatureWords    Features = 1 << 13
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
 	ClientFeatures Features = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal |
 		FeatureRedirect | FeatureEager | FeatureHeap | FeatureScatter
-	AllFeatures Features = FeatureMemory | FeatureDomains | ClientFeatures
+	AllFeatures Features = FeatureMemory | FeatureDomains | FeatureWords | ClientFeatures
 )
 
 // FeatureBits has every feature.
@@ -45,6 +46,7 @@ var FeatureBits = [...]Bit{
 	{uint64(FeatureDomains), "DOMAINS", "EDGE_FEATURE_DOMAINS",
 		"memory for all connections of a domain, sends about writes (A7.20)"},
 	{uint64(FeatureScatter), "SCATTER", "EDGE_FEATURE_SCATTER", "op 8 before op 6: buffers in pieces (A6.14)"},
+	{uint64(FeatureWords), "WORDS", "EDGE_FEATURE_WORDS", "op 15: threads sleep on words of their own (A8.7)"},
 }
 
 // Limits that both sides of the rings and the control socket keep. Sizes are in bytes.
@@ -65,6 +67,8 @@ const (
 	PiecesPerEntry = 3
 	// MaxEntries is how many entries an operation takes at most.
 	MaxEntries = 1 + (MaxPieces-1+PiecesPerEntry-1)/PiecesPerEntry
+
+	Words = 64 // on which threads of a client can sleep (A8.7)
 
 	MaxEager = 64 << 10 // of a composed message (A6.17)
 	MaxSend  = 1 << 31  // of a message (A7.17)
@@ -95,6 +99,7 @@ var Limits = [...]Limit{
 	{"INLINE", "EDGE_MAX_INLINE", MaxInline, "bytes inline in a submission"},
 	{"PIECES", "EDGE_MAX_PIECES", MaxPieces, "pieces of local memory of an operation"},
 	{"IN_ENTRY", "", PiecesPerEntry, "pieces in an entry of op 8"},
+	{"WORDS", "", Words, "words on which threads sleep"},
 	{"MAX_EAGER", "EDGE_MAX_EAGER", MaxEager, "bytes of a composed message"},
 	{"MAX_SEND", "EDGE_MAX_MESSAGE", MaxSend, "bytes of a message"},
 	{"MAX_PACKET", "", MaxMessage, "bytes of a control packet"},

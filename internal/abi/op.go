@@ -24,8 +24,9 @@ const (
 	OpWrote       Op = 12
 	OpCommit      Op = 13
 	OpDiscard     Op = 14
+	OpAim         Op = 15
 
-	opNumbers = 15 // more than the largest
+	opNumbers = 16 // more than the largest
 )
 
 // OpInfo is what the register knows of an operation.
@@ -58,6 +59,7 @@ var Ops = [...]OpInfo{
 	{OpWrote, "wrote", FeatureEager, "", "part of that message is written (A6.17); no completion"},
 	{OpCommit, "commit", FeatureEager, "", "its first bytes are an operation (A6.17); no completion of its own"},
 	{OpDiscard, "discard", FeatureEager, "", "it is dropped (A6.17); no completion of its own"},
+	{OpAim, "aim", FeatureWords, "", "events of the connection wake the thread on word `imm` (A8.7); no completion"},
 }
 
 var opFeature = func() (t [opNumbers]Features) {

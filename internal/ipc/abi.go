@@ -65,6 +65,7 @@ const (
 	FeatureHeap     = abi.FeatureHeap
 	FeatureDomains  = abi.FeatureDomains
 	FeatureScatter  = abi.FeatureScatter
+	FeatureWords    = abi.FeatureWords
 	ClientFeatures  = abi.ClientFeatures
 	AllFeatures     = abi.AllFeatures
 
@@ -77,6 +78,7 @@ const (
 	MaxPieces      = abi.MaxPieces
 	PiecesPerEntry = abi.PiecesPerEntry
 	MaxEntries     = abi.MaxEntries
+	Words          = abi.Words
 	MaxEager       = abi.MaxEager
 	MaxSend        = abi.MaxSend
 	MaxMessage     = abi.MaxMessage
@@ -98,6 +100,7 @@ const (
 	OpWrote       = abi.OpWrote
 	OpCommit      = abi.OpCommit
 	OpDiscard     = abi.OpDiscard
+	OpAim         = abi.OpAim
 
 	FlagBackwardFence = abi.FlagBackwardFence
 	FlagForwardFence  = abi.FlagForwardFence

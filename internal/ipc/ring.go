@@ -3,6 +3,8 @@ package ipc
 import (
 	"errors"
 	"sync/atomic"
+
+	"multiedge/internal/abi"
 )
 
 // ErrRing is returned when the other side's index cannot be right. The peer must be disconnected.
@@ -114,8 +116,21 @@ type CompleteProducer struct {
 	tail uint32
 	seen uint32
 	head uint32 // client's head as last read
-	loud bool   // an entry behind seen wakes a client that dozes, too
+
+	bell  reason            // of entries behind seen to ring the doorbell
+	words [abi.Words]reason // likewise to wake who sleeps on a word
+	due   WordSet           // those of words that are not calm
+	wakes WordSet           // whose sleepers Publish took, and that are still to be woken
 }
+
+// reason is why entries wake who waits for them.
+type reason uint8
+
+const (
+	calm  reason = iota // there are none
+	quiet               // operations that ended well: they wake nobody who dozes
+	loud
+)
 
 // Refresh reads the client's head once and returns how many entries are free.
 func (p *CompleteProducer) Refresh() (room int, err error) {
@@ -134,27 +149,41 @@ func (p *CompleteProducer) Room() int { return int(p.mask + 1 - (p.tail - p.head
 func (p *CompleteProducer) Used() int { return int(p.tail - p.head) }
 
 // Put fills the next entry, or reports false when the ring is full as of the last Refresh. The client sees it at
-// Publish.
-func (p *CompleteProducer) Put(e *CQE) bool {
+// Publish. It concerns who waits for the doorbell.
+func (p *CompleteProducer) Put(e *CQE) bool { return p.PutFor(e, 0) }
+
+// PutFor is Put of an entry that concerns who sleeps on a word (A8.7), unless that is 0.
+func (p *CompleteProducer) PutFor(e *CQE, word uint8) bool {
 	if p.tail-p.head > p.mask {
 		return false
 	}
 	EncodeCQE(p.r.cqEntry(p.tail&p.mask), e)
 	p.tail++
-	p.loud = p.loud || e.Kind != CQComplete || e.Status != StatusOK
+	why := quiet
+	if e.Kind != CQComplete || e.Status != StatusOK {
+		why = loud
+	}
+	if word == 0 {
+		p.bell = max(p.bell, why)
+	} else {
+		p.stir(word, why)
+	}
 	return true
 }
 
 // Publish makes the entries put visible to the client and reports whether the caller must ring the complete doorbell.
+// Whom it must wake besides is for Wakes to say.
 func (p *CompleteProducer) Publish() (wake bool) {
-	if p.seen == p.tail {
-		return false
+	if p.seen != p.tail {
+		p.seen = p.tail
+		p.r.word(wordCQTail).Store(p.tail)
+		wake = p.bell.wakes(p.r.word(wordClientAsleep))
+		p.bell = calm
 	}
-	p.seen = p.tail
-	p.r.word(wordCQTail).Store(p.tail)
-	loud, word := p.loud, p.r.word(wordClientAsleep)
-	p.loud = false
-	return (loud || word.Load() != dozing) && take(word)
+	if p.due != 0 {
+		p.takeWords()
+	}
+	return wake
 }
 
 // CompleteConsumer is the client's end of the completion ring. One goroutine at a time uses it.

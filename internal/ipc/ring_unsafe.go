@@ -3,11 +3,24 @@ package ipc
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // word returns control word i. The mapping is page aligned, and NewRings checked that mem holds the control page.
 func (r *Rings) word(i int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[i*wordStride]))
+}
+
+// threadWord returns word i, from 0, of those on which threads of the client sleep.
+func (r *Rings) threadWord(i int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[wordsAt+i*wordsApart]))
+}
+
+// wakeOne wakes a thread of any process that waits for a futex (FUTEX_WAKE).
+func wakeOne(word *atomic.Uint32) {
+	const futexWake = 1
+	_, _, _ = unix.RawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1) // nobody there: no matter
 }
 
 // aligned reports whether words inside b can be accessed atomically.

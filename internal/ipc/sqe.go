@@ -108,6 +108,8 @@ func (e *SQE) check() error {
 		return e.checkRedirect()
 	case e.Op >= OpCompose && e.Op <= OpDiscard:
 		return e.checkEager()
+	case e.Op == OpAim:
+		return e.checkAim()
 	case e.Op == OpReceive && (uint8(e.Flags)|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
 		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry

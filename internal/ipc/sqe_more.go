@@ -55,6 +55,14 @@ func (e *SQE) checkEager() error {
 	return nil
 }
 
+// checkAim is check for OpAim: Imm is a word's number, or 0 for the doorbell.
+func (e *SQE) checkAim() error {
+	if *e != (SQE{Op: e.Op, Conn: e.Conn, Imm: e.Imm, Pieces: e.Pieces}) || e.Imm > Words {
+		return ErrEntry
+	}
+	return nil
+}
+
 func encodePieces(dst []byte, e *SQE) {
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	clear(dst[8:SQESize])

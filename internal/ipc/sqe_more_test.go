@@ -26,6 +26,9 @@ func theTell() SQE {
 		RemoteOff: 4, Len: MaxSend}
 }
 
+// theAim is of the last word.
+func theAim() SQE { return SQE{Op: OpAim, Conn: 1, Imm: Words} }
+
 // theEager is one entry of each operation of composed messages.
 func theEager() []SQE {
 	return []SQE{
@@ -46,7 +49,7 @@ func TestFeatureEntries(t *testing.T) {
 			t.Errorf("sent %+v, got %+v, %v", e, got, err)
 		}
 	}
-	for _, e := range append(theEager(), theTell()) {
+	for _, e := range append(theEager(), theTell(), theAim()) {
 		var b [SQESize]byte
 		EncodeSQE(b[:], &e)
 		got = SQE{}
@@ -65,7 +68,7 @@ func TestFeatureEntries(t *testing.T) {
 
 // A6.7: malformed entries of features, and good ones of features that are not in force.
 func TestFeatureEntriesRefused(t *testing.T) {
-	atomic, pieces, eager, tell := theAtomic(), thePieces(2), theEager(), theTell()
+	atomic, pieces, eager, tell, aim := theAtomic(), thePieces(2), theEager(), theTell(), theAim()
 	compose, wrote, commit, discard := &eager[0], &eager[1], &eager[2], &eager[3]
 	for name, c := range map[string]struct {
 		e *SQE
@@ -106,6 +109,11 @@ func TestFeatureEntriesRefused(t *testing.T) {
 		"tell with a region":        {&tell, func(b []byte) { b[40] = 1 }},
 		"tell with a local offset":  {&tell, func(b []byte) { b[48] = 1 }},
 		"tell of more than 2 GiB":   {&tell, func(b []byte) { b[56] = 1 }},
+		"aim at no word":            {&aim, func(b []byte) { b[8] = Words + 1 }},
+		"aim with flags":            {&aim, func(b []byte) { b[1] = 1 }},
+		"aim inline":                {&aim, func(b []byte) { b[2] = 1 }},
+		"aim with a token":          {&aim, func(b []byte) { b[16] = 1 }},
+		"aim with a region":         {&aim, func(b []byte) { b[40] = 1 }},
 		"a piece that wraps":        {&pieces, func(b []byte) { binary.LittleEndian.PutUint64(b[40:], ^uint64(99)) }},
 	} {
 		var b [SQESize]byte
@@ -119,9 +127,9 @@ func TestFeatureEntriesRefused(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, e := range []*SQE{&atomic, &pieces, &tell, compose, wrote, commit, discard} {
+	for _, e := range []*SQE{&atomic, &pieces, &tell, &aim, compose, wrote, commit, discard} {
 		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, FeatureEager, FeatureDomains,
-			AllFeatures} {
+			FeatureWords, AllFeatures} {
 			r := newRings(t, 8)
 			r.Allow(f)
 			sp, sc := r.SubmitProducer(), r.SubmitConsumer()

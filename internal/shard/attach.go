@@ -202,5 +202,5 @@ func (s *Shard) free(now mono.Time, c *Client) {
 	s.clients.woken = slices.DeleteFunc(s.clients.woken, func(o *Client) bool { return o == c })
 	s.clients.dying--
 	s.countUsers()
-	close(c.gone)
+	c.ring.ended(func() { close(c.gone) })
 }

@@ -77,6 +77,7 @@ type flying struct {
 type delivery struct {
 	notify []*Conn // connections with credit whose notifications the engine or left still holds
 	full   bool    // they wait for room in the completion ring
+	aims   bool    // some connection was aimed at a word (ABI A8.7)
 }
 
 // opSlot remembers whose operation the engine's token means.
@@ -113,6 +114,7 @@ type Conn struct {
 	queued     bool                  // on client.notify, or parked
 	dials      bool                  // counted in client.dialing
 	inside     bool                  // Services knows who dialled
+	word       uint8                 // of the thread that its entries wake (ABI A8.7); 0: the doorbell is rung
 	parked     bool                  // has notifications and no credit: looked at again when credit comes
 	left       []engine.Notification // taken from the engine when the connection ended
 	farewell   *ipc.Message          // to send when left is delivered
@@ -187,7 +189,8 @@ func NewClient(l Label, u *User, out *Outbox, rings *ipc.Rings, submit, ring *ip
 	out.countFor(u)
 	c := &Client{
 		label: l, user: u, out: out, evicted: evicted, rings: rings, sq: rings.SubmitConsumer(),
-		cq: rings.CompleteProducer(), submit: submit, ring: ringer{bell: ring},
+		cq: rings.CompleteProducer(), submit: submit,
+		ring:   ringer{bell: ring, rings: rings},
 		flight: flying{ops: make([]opSlot, depth), free: make([]uint32, depth)}, conns: map[engine.ConnID]*Conn{},
 		gone: make(chan struct{}),
 	}
@@ -261,7 +264,13 @@ func (c *Client) stalled() bool { return c.taken.next < c.taken.count }
 
 // put stores an entry in the completion ring. Room was reserved.
 func (s *Shard) put(c *Client, e *ipc.CQE) {
-	if !c.cq.Put(e) {
+	word := uint8(0)
+	if c.delivery.aims {
+		if cn := c.lookup(e.Conn); cn != nil {
+			word = cn.word
+		}
+	}
+	if !c.cq.PutFor(e, word) {
 		panic("BUG: daemon: completion without a reserved place")
 	}
 	s.touch(c)
@@ -297,8 +306,9 @@ func (s *Shard) flushClients() {
 
 func (s *Shard) flushClient(c *Client) {
 	s.clients.gave = s.clients.gave || c.rings.ClientPolling()
+	rings := c.ring.owe(owed{bell: c.cq.Publish(), words: c.cq.Wakes()})
 	switch {
-	case !c.cq.Publish() || c.ring.waits:
+	case !rings || c.ring.waits:
 	case c.ring.shares:
 		c.ring.waits = true
 		s.clients.bells = append(s.clients.bells, c)

@@ -27,6 +27,9 @@ func (s *Shard) aside(c *Client, e *ipc.SQE) error {
 	if c.taken.pieces.n > 0 {
 		return ipc.ErrEntry
 	}
+	if e.Op == ipc.OpAim {
+		return s.aim(c, e)
+	}
 	return s.credit(c, e)
 }
 

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -13,19 +14,38 @@ import (
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
 // descriptor before the call returns, and a process can wait for one as often as it may have descriptors. One that took
 // long is rung on a goroutine of its own for longShare times as long. Where the client shares the core it may run
-// before the call returns, which is no time of the call's: after the first that seemed long the thread's own time
-// counts.
+// before the call returns, which is no time of the call's: after one that seemed long the thread's own time counts, for
+// longShare times as long: to read it is a system call.
 type ringer struct {
-	bell    *ipc.Doorbell
-	seemed  bool          // a ring seemed long
-	shares  bool          // the client seems to run on the shard's core
-	waits   bool          // among clientSet.bells
-	wakes   bool          // among clientSet.woken
-	rung    mono.Time     // the end of the latest ring
-	looks   uint64        // at the thread's clock
-	until   mono.Time     // the goroutine rings
-	asked   chan struct{} // it is to ring; nil: there is none
+	bell   *ipc.Doorbell
+	rings  *ipc.Rings    // for its words
+	owed   owed          // what the next ring is
+	doubt  mono.Time     // until then the thread's own time counts: a ring seemed long
+	shares bool          // the client seems to run on the shard's core
+	waits  bool          // among clientSet.bells
+	wakes  bool          // among clientSet.woken
+	rung   mono.Time     // the end of the latest ring
+	looks  uint64        // at the thread's clock
+	until  mono.Time     // the goroutine rings
+	asked  chan struct{} // it is to ring; nil: there is none
+	later  struct {      // what
+		bell  atomic.Bool
+		words atomic.Uint64
+	}
 	running sync.WaitGroup
+}
+
+// owed is what wakes threads of a client: its doorbell, and words on which they sleep (ABI A8.7).
+type owed struct {
+	bell  bool
+	words ipc.WordSet
+}
+
+// owe adds to the next ring, and reports whether there is to be one.
+func (r *ringer) owe(o owed) bool {
+	r.owed.bell = r.owed.bell || o.bell
+	r.owed.words |= o.words
+	return r.owed != owed{}
 }
 
 const (
@@ -33,39 +53,57 @@ const (
 	longShare = 1000
 )
 
-// ring is the shard's.
-func (r *ringer) ring() {
+// ring is the shard's. It returns how many calls it made.
+func (r *ringer) ring() (calls uint64) {
+	o := r.owed
+	r.owed = owed{}
 	from := mono.Now()
 	if from < r.until {
+		if o.bell {
+			r.later.bell.Store(true)
+		}
+		r.later.words.Or(uint64(o.words))
 		select {
 		case r.asked <- struct{}{}:
 		default: // it is about to
 		}
 		r.rung, r.shares = from, false
-		return
+		return 1
 	}
 	own := time.Duration(0)
-	if r.seemed {
+	if from < r.doubt {
 		r.looks++
 		own = threadTime()
 	}
-	r.bell.Ring()
+	calls = r.wake(o)
 	r.rung = mono.Now()
 	took := r.rung.Sub(from)
 	if took > sharedTime {
 		r.shares = true
 	}
 	if took <= longRing {
-		return
+		return calls
 	}
-	if r.seemed { // at most what it took: a driver may have changed threads meanwhile
+	if from < r.doubt {
 		r.looks++
-		took = min(took, threadTime()-own)
+		used := min(took, threadTime()-own) // at most what it took: a driver may have changed threads meanwhile
+		if used > longRing {
+			r.long(from, used)
+		}
 	}
-	if r.seemed && took > longRing {
-		r.long(from, took)
+	r.doubt = r.rung.Add(longShare * took)
+	return calls
+}
+
+func (r *ringer) wake(o owed) (calls uint64) {
+	if o.bell {
+		calls++
+		r.bell.Ring()
 	}
-	r.seemed = true
+	if o.words != 0 {
+		calls += uint64(r.rings.Wake(o.words))
+	}
+	return calls
 }
 
 // threadTime is the processor time of the calling thread.
@@ -84,7 +122,7 @@ func (r *ringer) long(now mono.Time, took time.Duration) {
 	r.asked = asked
 	r.running.Go(func() {
 		for range asked {
-			r.bell.Ring()
+			r.wake(owed{r.later.bell.Swap(false), ipc.WordSet(r.later.words.Swap(0))})
 		}
 	})
 }
@@ -96,8 +134,14 @@ func (r *ringer) end() {
 	}
 }
 
-// close waits for a ring under way; end came before.
-func (r *ringer) close() {
-	r.running.Wait()
-	r.bell.Close()
+// ended calls f when no ring is under way; end came before.
+func (r *ringer) ended(f func()) {
+	if r.asked == nil {
+		f()
+		return
+	}
+	go func() {
+		r.running.Wait()
+		f()
+	}()
 }

@@ -114,7 +114,7 @@ func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 
 // submit passes one entry on. It returns false when the entry must wait, an error when the client must go.
 func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error) {
-	if e.Op == ipc.OpCredit || e.Op == ipc.OpPieces {
+	if e.Op == ipc.OpCredit || e.Op == ipc.OpPieces || e.Op == ipc.OpAim {
 		return true, s.aside(c, e)
 	}
 	if c.taken.pieces.n > 0 && !c.taken.pieces.belongTo(e) {
@@ -276,6 +276,21 @@ func (s *Shard) credit(c *Client, e *ipc.SQE) error {
 	cn.unreturned -= int(e.Imm)
 	c.flight.useless = 0
 	c.unpark(cn)
+	return nil
+}
+
+// aim has the entries of a connection wake the thread that sleeps on a word from now on. It may sleep there already,
+// and those of before woke others: it looks once more.
+func (s *Shard) aim(c *Client, e *ipc.SQE) error {
+	cn := c.lookup(e.Conn)
+	if cn == nil {
+		return s.wasted(c) // as credit
+	}
+	cn.word, c.delivery.aims = uint8(e.Imm), true
+	if cn.word != 0 {
+		c.cq.Stir(cn.word)
+		s.touch(c)
+	}
 	return nil
 }
 

@@ -22,10 +22,9 @@ const (
 	mostYields = 4                      // in a row, for one client
 )
 
-// wake rings a client's doorbell.
+// wake rings a client's doorbell, and wakes those of its threads that sleep on words.
 func (s *Shard) wake(c *Client) {
-	s.idle.calls.Wakes++
-	c.ring.ring()
+	s.idle.calls.Wakes += c.ring.ring()
 	s.idle.calls.Looks += c.ring.looks
 	c.ring.looks = 0
 	if !c.ring.wakes {

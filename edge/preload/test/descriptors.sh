@@ -24,6 +24,10 @@ echo "== streams of parent and child, over TCP and over a daemon"
 a timeout 60 "$OUT/forks" || fail "forks over TCP"
 EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 60 "$OUT/edge-run" "$OUT/forks" || fail "forks"
 
+echo "== threads that wait for streams of their own, over TCP and over a daemon"
+a timeout 60 "$OUT/words" || fail "words over TCP"
+EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 60 "$OUT/edge-run" "$OUT/words" || fail "words"
+
 echo "== Node: HTTP server and client"
 eb node "$HERE/node.js" serve 7201 &
 serving 7201

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <time.h>
@@ -176,6 +179,40 @@ int edge_device_arm(edge_device *d) {
 	errno = EPROTO; /* libedge's calls leave errno as they like */
 	return quiet;
 }
+
+/* Words that no daemon wakes: what the descriptor tells of has the program wake them. */
+struct edge_word { _Atomic uint32_t value; bool used; };
+static struct edge_word words[64];
+
+edge_word *edge_word_open(edge_device *d) {
+	(void)d;
+	for (int i = 0; i < 64; i++)
+		if (!words[i].used) {
+			words[i].used = true;
+			return &words[i];
+		}
+	return NULL;
+}
+void edge_word_close(edge_device *d, edge_word *w) { (void)d, w->used = false; }
+int edge_word_arm(edge_device *d, edge_word *w) {
+	w->value = 1;
+	int quiet = edge_device_arm(d);
+	if (!quiet)
+		w->value = 0;
+	return quiet;
+}
+int edge_word_sleep(edge_word *w, int64_t until) {
+	struct timespec t = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+	if (syscall(SYS_futex, &w->value, FUTEX_WAIT_BITSET, 1, &t, NULL, FUTEX_BITSET_MATCH_ANY) == 0)
+		return 0;
+	return errno == EINTR || errno == ETIMEDOUT ? errno : 0;
+}
+void edge_word_wake(edge_word *w) {
+	if (atomic_exchange(&w->value, 0))
+		syscall(SYS_futex, &w->value, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+void edge_word_rest(edge_word *w) { w->value = 0; }
+void edge_stream_aim(edge_stream *s, edge_word *w) { (void)s, (void)w; }
 
 void edge_device_quiet(edge_device *d, int on) { (void)d, (void)on; }
 

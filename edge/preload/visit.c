@@ -1,0 +1,144 @@
+/* When a thread is in the library: it is not cancelled there, whatever its type of cancellation, signals are put off, and
+ * the end of the process waits for it. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "brief.h"
+#include "sock.h"
+#include "weak.h"
+
+static _Atomic bool over;
+static __thread bool ends;
+static _Atomic int visitors; /* threads in the library */
+static __thread int inside, cancels;
+/* The thread was cancelled asynchronously, or may be: a request that began then may be on its way still. */
+static __thread bool asynchronous;
+
+/* The C library's handler looks at the type of cancellation, not at its state: a request that was on its way when the
+ * thread disabled cancellation ends it nevertheless. So its signal is blocked, which sigprocmask would not do. */
+static void cancel_signal(int how) {
+	const uint64_t set = UINT64_C(1) << (__SIGRTMIN - 1);
+	real.syscall(SYS_rt_sigprocmask, how, &set, NULL, sizeof set);
+}
+
+EXPORT int pthread_setcanceltype(int type, int *old) {
+	real_need();
+	if (type == PTHREAD_CANCEL_ASYNCHRONOUS)
+		asynchronous = true;
+	return real.pthread_setcanceltype(type, old);
+}
+
+/* The process ends, and what this thread needs is gone. */
+_Noreturn static void stop(void) {
+	atomic_fetch_sub(&visitors, 1);
+	for (;;)
+		pause();
+}
+
+/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor,
+ * and disables cancellation, stands where signals are put off. */
+static void hold(int n) {
+	if (asynchronous)
+		cancel_signal(SIG_BLOCK);
+	inside = n;
+	atomic_signal_fence(memory_order_seq_cst);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+	atomic_fetch_add(&visitors, 1);
+	if (over && !ends)
+		stop();
+}
+
+static void release(void) {
+	int old = cancels;
+	bool may_end = asynchronous; /* as soon as that is enabled: it must have left */
+	if (!may_end)
+		pthread_setcancelstate(old, NULL);
+	atomic_fetch_sub(&visitors, 1);
+	atomic_signal_fence(memory_order_seq_cst);
+	inside = 0;
+	if (may_end) {
+		pthread_setcancelstate(old, NULL);
+		cancel_signal(SIG_UNBLOCK);
+	}
+	if (signals_put_off())
+		signals_let_in();
+}
+
+void enter(void) {
+	if (inside > 0)
+		inside++;
+	else
+		hold(1);
+}
+
+void leave(void) {
+	if (inside > 1)
+		inside--;
+	else
+		release();
+}
+
+bool within(void) { return inside > 0; }
+
+int visits(void) { return inside; }
+
+int rest(void) {
+	int n = inside;
+	if (n > 0)
+		release();
+	return n;
+}
+
+void resume(int n) {
+	if (n > 0)
+		hold(n);
+}
+
+static __thread struct resting *rests;
+
+void rest_begin(struct resting *x, void (*run)(void *)) {
+	x->outer = rests;
+	rests = x;
+	_pthread_cleanup_push(&x->left, run, x);
+	x->inside = rest();
+}
+
+void rest_end(struct resting *x) {
+	resume(x->inside);
+	_pthread_cleanup_pop(&x->left, 0);
+	rests = x->outer;
+}
+
+void rest_left(struct resting *x) {
+	_pthread_cleanup_pop(&x->left, 0); /* once: another handler, which runs in here, may jump as well */
+	if (!within()) /* as a handler is that is not put off */
+		resume(x->inside);
+	rests = x->outer;
+}
+
+bool rest_known(void) { return inside <= 1; } /* by whoever forks */
+
+void visit_count(void) {
+	for (struct resting *x = rests; x; x = x->outer)
+		atomic_fetch_add(&x->s->refs, 1);
+}
+
+void visits_after_fork(void) { visitors = within(); } /* other threads are not here */
+
+void visit_stops(void) {
+	if (!over || ends)
+		return;
+	pthread_mutex_unlock(&guard);
+	stop();
+}
+
+void end_others(void) {
+	lock();
+	over = ends = true;
+	unlock();
+	struct brief b = {0};
+	for (int64_t until = now_ns() + SECOND; visitors > 0 && now_ns() < until;)
+		brief_wait(&b);
+}
