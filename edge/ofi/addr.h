@@ -3,9 +3,12 @@
  * and address vectors, which is what MPI wants.
  *
  * Each connection of libfabric is a stream of libedge (PROTOCOL clause 11), or, since a daemon does not connect a node
- * to itself, a Unix socket to another process of this host. What stands in it is the provider's own
- * (wire.c): messages, and reads and writes of registered memory, which the owner's provider performs while its program
- * is in it. So any memory may be used and registered, at the cost of one copy at each side, and progress is manual.
+ * to itself, a Unix socket to another process of this host. What stands in it is the provider's own (wire.c): messages,
+ * and reads, writes and atomics of registered memory, which the owner's provider performs while its program is in it. So
+ * any memory may be used and registered, at the cost of one copy at each side, and progress is manual.
+ *
+ * Where keys are the provider's (FI_MR_PROV_KEY), the daemon has registered memory as well, if it can have it, and
+ * reads, writes and atomics of integers are operations of libedge (native.c), without the owner's program.
  *
  * The layers, from below, each with a header of its own. None includes or calls one above it (make layers); what layers
  * above are told goes through pointers to functions.
@@ -14,7 +17,8 @@
  *   fabric    fabric.c progress and waiting; link.c streams, and sockets to processes of this host
  *   queue     eq.c, cq.c queues of events and completions; cntr.c counters
  *   endpoint  ep.c endpoints; post.c what programs post; rx.c buffers for messages; wire.c what stands in streams;
- *             atomic.c atomics; mr.c registered memory; cm.c connecting; pep.c listening
+ *             native.c operations of libedge; atomic.c atomics; mr.c registered memory, with ../verbs/pages.h; cm.c
+ *             connecting; pep.c listening
  *   provider  open.c fabrics; domain.c domains; info.c what fi_getinfo tells
  *
  * One lock for each fabric, fabric.mu, guards everything; functions here are called with it held, unless they are
@@ -53,7 +57,9 @@ enum {
 	KEYS = 1024,        /* buckets of a domain's registered memory */
 	REQUESTS = 128,     /* of peers to connect, that a passive endpoint holds */
 	PENDING = 16,       /* sockets whose request has not arrived */
-	REQUEST = 18 + CM_DATA, /* bytes of a request: see cm.c */
+	TOKEN = 16,         /* see native.c */
+	ASK_MS = 2000,      /* for the daemon to answer */
+	REQUEST = 18 + CM_DATA + TOKEN, /* bytes of a request at most: see cm.c */
 	STEP = 4 << 20,     /* bytes that one endpoint reads before the others have their turn */
 	ATOMIC_BYTES = 4096, /* of the operand of an atomic */
 	ORDERED = 4096,      /* of a read that no later write may overtake */

@@ -1,6 +1,7 @@
 /*
- * Atomics: like writes and reads of registered memory they are performed by the owner's provider, one element after
- * the other, each in one step of the processor. So they are atomic with each other and with the processor's own.
+ * Atomics: those of one integer of 4 or 8 bytes that libedge has, and memory that the daemon has, go by native.c. The
+ * others are performed by the owner's provider, one element after the other, each in one step of the processor. So they
+ * are all atomic with each other and with the processor's own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,33 @@ uint64_t atomic_reach(const struct header *h)
 {
 	struct atomic a = unpack(h->data);
 	return a.count * width(a.type);
+}
+
+/* One number of 4 or 8 bytes, and what libedge does with such. in: the operands. */
+bool atomic_native(const struct header *h, const char *in, edge_work *w)
+{
+	struct atomic a = unpack(h->data);
+	size_t n = width(a.type);
+	bool with_sign = a.type == FI_INT32 || a.type == FI_INT64;
+	if (a.count != 1 || real(a.type) || (n != 4 && n != 8) || h->addr % n != 0)
+		return false;
+	*w = (edge_work){ .kind = EDGE_ATOMIC, .size = n };
+	switch (a.op) {
+	case FI_SUM: w->func = EDGE_FETCH_ADD; break;
+	case FI_BAND: w->func = EDGE_FETCH_AND; break;
+	case FI_BOR: w->func = EDGE_FETCH_OR; break;
+	case FI_BXOR: w->func = EDGE_FETCH_XOR; break;
+	case FI_MIN: w->func = with_sign ? EDGE_FETCH_MIN_SIGNED : EDGE_FETCH_MIN; break;
+	case FI_MAX: w->func = with_sign ? EDGE_FETCH_MAX_SIGNED : EDGE_FETCH_MAX; break;
+	case FI_ATOMIC_WRITE: w->func = EDGE_SWAP; break;
+	case FI_CSWAP: w->func = EDGE_COMPARE_SWAP; break;
+	case FI_ATOMIC_READ: w->func = EDGE_FETCH_OR; return true; /* with nothing */
+	default: return false;
+	}
+	memcpy(&w->operand, in, n);
+	if (a.form == COMPARE)
+		memcpy(&w->compare, in + n, n);
+	return true;
 }
 
 /* --- the arithmetic: values are the bits of the type, in the low bytes --- */
@@ -260,7 +288,7 @@ static ssize_t post_atomic(struct fid_ep *fid, const struct atomic *a, uint64_t 
 	}
 	struct header h = { .kind = K_ATOMIC, .addr = addr, .key = key, .data = pack(a) };
 	uint64_t completion = FI_ATOMIC | (a->form == PLAIN ? FI_WRITE : FI_READ);
-	ssize_t err = post(fid, &h, &(struct iovec){ in, size }, 1, copy, flags, completion, context);
+	ssize_t err = post(fid, &h, &(struct iovec){ in, size }, NULL, 1, copy, flags, completion, context);
 	if (err != 0)
 		free(copy);
 	return err;

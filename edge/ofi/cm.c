@@ -1,7 +1,8 @@
 /*
  * How connections come about. Who connects sends a request: "efi1", its node's identity (8 bytes), its port and the
- * length of the program's data (2 bytes each, little endian), two zeros, the data. It goes with the dial of a stream,
- * or is the first thing in a socket. What comes back first is K_ACCEPT or K_REJECT, with the program's data.
+ * length of the program's data (2 bytes each, little endian), 1 or 0 and a zero, the data, and after a 1 the 16 bytes
+ * of native.c. It goes with the dial of a stream, or is the first thing in a socket. What comes back first is K_ACCEPT
+ * or K_REJECT, with the program's data.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -9,11 +10,12 @@
 
 #include "endpoint.h"
 
-enum { BEFORE = REQUEST - CM_DATA, DIAL_MS = 600000 };
+enum { BEFORE = 18, DIAL_MS = 600000 };
 
 static const char magic[4] = "efi1";
 
-static size_t request_put(char to[REQUEST], const void *data, size_t size)
+/* token: see native.c; NULL: there is none. */
+static size_t request_put(char to[REQUEST], const void *data, size_t size, const char *token)
 {
 	address self;
 	self_address(&self, 0);
@@ -22,16 +24,19 @@ static size_t request_put(char to[REQUEST], const void *data, size_t size)
 	memset(to + 12, 0, BEFORE - 12); /* active endpoints have no port */
 	to[14] = (char)(size & 0xff);
 	to[15] = (char)(size >> 8);
+	to[16] = token != NULL;
 	if (size > 0)
 		memcpy(to + BEFORE, data, size);
-	return BEFORE + size;
+	if (token != NULL)
+		memcpy(to + BEFORE + size, token, TOKEN);
+	return BEFORE + size + (token != NULL ? TOKEN : 0);
 }
 
 /* How long the request is that begins so; 0: it is none. */
 size_t request_size(const char *p)
 {
 	size_t n = (size_t)(unsigned char)p[14] | (size_t)(unsigned char)p[15] << 8;
-	return memcmp(p, magic, 4) == 0 && n <= CM_DATA ? BEFORE + n : 0;
+	return memcmp(p, magic, 4) == 0 && n <= CM_DATA ? BEFORE + n + (p[16] == 1 ? TOKEN : 0) : 0;
 }
 
 /* Queues our answer. The program is told once that is sent: it may wait for something else from then on. */
@@ -43,7 +48,7 @@ static void welcome(struct ep *e)
 		ep_end(e, EDGE_ERR_NO_MEMORY);
 		return;
 	}
-	op->h = (struct header){ .kind = K_ACCEPT, .size = e->cm.size };
+	op->h = (struct header){ .kind = K_ACCEPT, .size = e->cm.size, .data = e->native.up };
 	op->left = span_set(&op->from, &(struct iovec){ e->cm.data, e->cm.size }, 1);
 	op_send(e, op);
 }
@@ -63,11 +68,12 @@ void cm_step(struct ep *e)
 }
 
 /* The peer's program has answered; its data are in e->cm. */
-void cm_answered(struct ep *e, bool accepted)
+void cm_answered(struct ep *e, const struct header *h)
 {
-	if (accepted) {
+	if (h->kind == K_ACCEPT) {
 		e->state = CONNECTED;
-		eq_push(e->eq, FI_CONNECTED, &e->fid.fid, 0, 0, NULL, e->cm.data, e->cm.size);
+		e->native.joining = e->native.conn != NULL && h->data == 1;
+		native_join(e);
 		return;
 	}
 	eq_push(e->eq, 0, &e->fid.fid, FI_ECONNREFUSED, EDGE_ERR_REFUSED, NULL, e->cm.data, e->cm.size);
@@ -75,8 +81,10 @@ void cm_answered(struct ep *e, bool accepted)
 	ep_end(e, EDGE_ERR_REFUSED);
 }
 
-static int connect_local(struct ep *e, const address *to, const char *request, size_t size)
+static int connect_local(struct ep *e, const address *to, const void *data, size_t data_size)
 {
+	char request[REQUEST];
+	size_t size = request_put(request, data, data_size, NULL);
 	int fd = local_connect(to);
 	if (fd == -FI_ECONNREFUSED) {
 		e->state = CONNECTING;
@@ -93,13 +101,15 @@ static int connect_local(struct ep *e, const address *to, const char *request, s
 	return local_watch(e->d->f, fd, &e->watched);
 }
 
-static int connect_node(struct ep *e, const address *to, const char *request, size_t size)
+static int connect_node(struct ep *e, const address *to, const void *data, size_t size)
 {
-	char node[65], service[32];
+	char node[65], service[32], request[REQUEST];
 	int err = node_of(to, node);
 	if (err != 0)
 		return err;
 	snprintf(service, sizeof service, "fi/%u", ntohs(to->sin6_port));
+	bool native = native_dial(e, node, service);
+	size = request_put(request, data, size, native ? e->native.token : NULL);
 	edge_dial_options o = { .size = sizeof o, .data = request, .data_size = size };
 	err = edge_stream_dial_start(e->d->f->dev, node, service, &o, &e->link.stream, DIAL_MS);
 	e->state = CONNECTING;
@@ -113,7 +123,6 @@ static int connect_node(struct ep *e, const address *to, const char *request, si
 static int ep_connect(struct fid_ep *fid, const void *to, const void *data, size_t size)
 {
 	struct ep *e = container_of(fid, struct ep, fid);
-	char request[REQUEST];
 	address a;
 	memcpy(&a, to, sizeof a);
 	if (a.sin6_family != AF_INET6 || size > CM_DATA)
@@ -122,8 +131,7 @@ static int ep_connect(struct fid_ep *fid, const void *to, const void *data, size
 	int err = e->state != IDLE || e->cm.request != NULL ? -FI_EOPBADSTATE : ep_enable(e);
 	if (err == 0) {
 		e->cm.peer = a;
-		size_t n = request_put(request, data, size);
-		err = is_self(&a) ? connect_local(e, &a, request, n) : connect_node(e, &a, request, n);
+		err = is_self(&a) ? connect_local(e, &a, data, size) : connect_node(e, &a, data, size);
 	}
 	pthread_mutex_unlock(&e->d->f->mu);
 	return err;
@@ -145,6 +153,9 @@ static int take_request(struct ep *e, struct connreq *r)
 		r->request = NULL;
 		err = err != 0 ? -fi_error(err) : 0;
 		if (err == 0) {
+			if (r->native != NULL)
+				native_accept(e, r->native);
+			r->native = NULL;
 			e->state = ACCEPTING;
 			edge_stream_watch(e->link.stream, e);
 		}

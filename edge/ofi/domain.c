@@ -54,7 +54,11 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 		return -FI_ENOMEM;
 	d->f = f;
 	d->relieved = ep_relieved;
-	d->basic = info->domain_attr->mr_mode == FI_MR_BASIC;
+	int mode = info->domain_attr->mr_mode;
+	d->virtual = mode & (FI_MR_BASIC | FI_MR_VIRT_ADDR);
+	d->keys = mode & (FI_MR_BASIC | FI_MR_PROV_KEY);
+	d->local = mode & FI_MR_LOCAL;
+	native_begin(d, info);
 	d->fid = (struct fid_domain){ .fid = { .fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops },
 		.ops = &domain_ops, .mr = &mr_ops };
 	pthread_mutex_lock(&f->mu);

@@ -2,6 +2,7 @@
 #ifndef EDGE_OFI_ENDPOINT_H
 #define EDGE_OFI_ENDPOINT_H
 
+#include "../verbs/pages.h"
 #include "queue.h"
 
 #define CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | \
@@ -19,10 +20,16 @@ struct mr {
 	uint64_t first; /* what peers call the first byte */
 	uint64_t access;
 	struct cntr *cntr; /* of what changes it */
+	bool counted;   /* there may be one: our program must see each access */
+	bool refused;   /* the daemon does not have it */
+	int nsegs;      /* 0: it was not needed yet, or refused */
+	uint64_t shared; /* its key, of libedge; 0: none */
+	struct seg *segs[SEGMENTS];
 };
 
 extern struct fi_ops_mr mr_ops;
 struct mr *mr_find(struct domain *d, uint64_t key);
+bool mr_hold(struct mr *m); /* has the daemon have it */
 
 /* --- ep.c --- */
 
@@ -37,10 +44,15 @@ struct header { uint8_t kind, flags; uint16_t status; uint32_t id; uint64_t size
 enum sort { TELL, ASK, ANSWER }; /* what the peer does not answer; what it does; what answers it */
 
 struct op {
+	struct work work;
 	struct op *next;
+	struct ep *ep;
 	uint32_t id;
 	enum sort sort;
 	bool waits;     /* it is sent, and waits for the answer */
+	bool native;    /* libedge has it */
+	bool injected;  /* the program needs the bytes no more */
+	bool streamed;  /* it cannot go by native.c */
 	bool fenced;    /* it waits for the answers to all before it */
 	struct header h;
 	uint64_t flags; /* of the completion */
@@ -49,6 +61,10 @@ struct op {
 	struct mr *mr;
 	char *copy;     /* of injected bytes; of an atomic: where results go, a struct span, and its operands */
 	struct span from;
+	struct mr *local[IOVS]; /* what it lies in, as the program says; NULL: unknown */
+	struct stage *stage;    /* registered memory that has it meanwhile */
+	char small[EDGE_MAX_INLINE];
+	uint64_t was;           /* the result of an atomic of libedge */
 	uint64_t left;  /* bytes of payload to send */
 	uint32_t head;  /* bytes of the header that are sent */
 	char header[HEADER];
@@ -79,6 +95,7 @@ struct ops {
 	uint32_t n, of;
 	struct op *free, *first, **last, *held, **held_last;
 	uint32_t count[3], unanswered;
+	bool releasing; /* ops_release runs */
 };
 struct buffers { struct rx *ring; uint32_t size, mask, head, tail; }; /* mask: of a power of two of places */
 
@@ -91,6 +108,28 @@ struct srx {
 	uint64_t flags;
 	int refs;
 };
+
+/* --- native.c --- */
+
+struct native {
+	edge_conn *conn;   /* NULL: there is none */
+	bool joining;      /* the peer accepted it, and the program is told of the connection once we know */
+	bool up, off;      /* off: an operation was refused, or it ended */
+	char token[TOKEN]; /* by which it belongs to the stream */
+	uint32_t high;     /* the upper half of the peer's keys; 0: it has none */
+	uint32_t pending, writes; /* operations under way; those of them that change the peer's memory */
+};
+
+void native_begin(struct domain *d, const struct fi_info *info);
+bool native_dial(struct ep *e, const char *node, const char *service); /* begins to; false: none comes */
+void native_accept(struct ep *e, edge_request *q);
+bool native_is(const edge_request *q, char token[TOKEN]); /* whether the request is for one */
+void native_join(struct ep *e);
+void native_end(struct ep *e);                     /* at once; what is under way still has to come back */
+bool native_drain(struct ep *e);                   /* waits until it has; false: it does not */
+bool native_fits(const struct ep *e, const struct op *op);
+int native_post(struct ep *e, struct op *op);      /* 0, EDGE_ERR_AGAIN, or another error: it does not go this way */
+void stages_close(struct fabric *f);
 
 struct cm { struct connreq *request; address self, peer; size_t size; char data[CM_DATA]; };
 
@@ -112,6 +151,7 @@ struct ep {
 	struct srx *srx; /* in its place */
 	bool waits;      /* in srx->waiting */
 	struct ep *next_waiting;
+	struct native native;
 	char *operands;  /* of an atomic that is being read: 2 * ATOMIC_BYTES, once there was one */
 	struct inbound in;
 	struct cm cm;
@@ -128,6 +168,7 @@ void ep_tell(struct ep *e, struct cq *cq, const struct fi_cq_err_entry *c, bool 
 struct op *op_get(struct ep *e, enum sort sort, uint32_t most);
 void op_free(struct ep *e, struct op *op);
 void op_complete(struct ep *e, struct op *op, int err); /* and frees it */
+void op_abandon(struct ep *e, struct op *op, int err);  /* likewise: the connection has ended */
 void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint64_t size, int err);
 void ep_forget_mr(struct ep *e, struct mr *mr);
 int ep_enable(struct ep *e);
@@ -164,6 +205,8 @@ struct pep {
 	uint32_t nrequests;       /* that the program has not answered */
 	int pending[PENDING];     /* sockets that have not said yet what they want */
 	uint32_t npending;
+	struct offer *offers;     /* of connections for native.c whose request has not come, the oldest first */
+	uint32_t noffers;
 	bool failed;              /* the program was told that the daemon does not offer the service any more */
 };
 
@@ -175,6 +218,9 @@ struct connreq {
 	struct pep *pep;
 	struct ep *ep; /* that was made for it */
 	edge_request *request;
+	edge_request *native; /* that came with it; NULL: none */
+	char token[TOKEN];    /* which it says */
+	bool token_given;
 	int fd;
 	address peer;
 	struct connreq *next, **at; /* in fabric.requests */
@@ -197,7 +243,7 @@ void connreq_drop(struct connreq *r);   /* and frees it */
 struct connreq *connreq_of(fid_t handle);
 void connreq_unwanted(struct fi_info *info);
 void cm_step(struct ep *e);                        /* a stream that connects */
-void cm_answered(struct ep *e, bool accepted);
+void cm_answered(struct ep *e, const struct header *h);
 void refusals_drop(struct fabric *f);
 size_t request_size(const char *p);
 int address_out(const address *a, void *to, size_t *size);
@@ -213,7 +259,7 @@ enum { F_DATA = 1, F_ANSWER = 2 }; /* header.flags: data counts; K_DONE is asked
 
 extern struct fi_ops_msg ep_msg_ops;
 extern struct fi_ops_rma ep_rma_ops;
-ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, char *copy,
+ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, void **desc, size_t n, char *copy,
              uint64_t flags, uint64_t completion, void *context); /* unlocked */
 void header_put(char to[HEADER], const struct header *h);
 struct header header_of(const char from[HEADER]);
@@ -230,6 +276,7 @@ void ep_step(struct ep *e);
 /* --- atomic.c, unlocked --- */
 
 extern struct fi_ops_atomic ep_atomic_ops;
+bool atomic_native(const struct header *h, const char *in, edge_work *w); /* whether libedge has it */
 bool atomic_good(const struct header *h);
 int64_t atomic_answer(const struct header *h);
 uint64_t atomic_access(const struct header *h);

@@ -106,7 +106,7 @@ void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint
 
 /* A quiet one without a context (fi_inject) is counted alone: FI_SHUTDOWN says enough, and ofi_rxm would take the
  * context for a pointer. */
-static void op_abandon(struct ep *e, struct op *op, int err)
+void op_abandon(struct ep *e, struct op *op, int err)
 {
 	bool silent = op->quiet && op->context == NULL;
 	if (op->sort != ANSWER && !silent) {
@@ -152,6 +152,7 @@ void ep_end(struct ep *e, int err)
 	if (was == ENDED)
 		return;
 	e->state = ENDED;
+	native_end(e);
 	if (was == CONNECTED) {
 		FI_INFO(&edge_provider, FI_LOG_EP_CTRL, "the connection ended: %s\n", edge_strerror(err));
 		if (!e->shut)
@@ -177,6 +178,9 @@ void ep_forget_mr(struct ep *e, struct mr *mr)
 		e->in.status = EDGE_ERR_KEY;
 		e->in.room = 0;
 	}
+	for (struct op *op = e->ops.held; op != NULL; op = op->next)
+		for (int i = 0; i < IOVS; i++)
+			op->local[i] = op->local[i] == mr ? NULL : op->local[i];
 	for (struct op *op = e->ops.first; op != NULL; op = op->next) {
 		if (op->mr != mr)
 			continue;
@@ -302,6 +306,7 @@ static int ep_close(struct fid *fid)
 	bool whole = e->state == CONNECTED ? !ops_unsent(e) : e->state == ENDED && e->shut;
 	e->state = ENDED;
 	flush(e, EDGE_ERR_ABORTED);
+	bool drained = native_drain(e);
 	unlink_ep(e);
 	if (e->cm.request != NULL) {
 		connreq_refuse(e->cm.request);
@@ -323,6 +328,13 @@ static int ep_close(struct fid *fid)
 	f->nlocal -= e->link.fd >= 0;
 	if (e->link.fd >= 0 || e->link.stream != NULL)
 		link_close(f, &e->link, whole);
+	if (!drained) { /* libedge still names its operations: they, and the domain, stay */
+		WARN(FI_LOG_EP_CTRL, "the daemon does not end operations of an endpoint that is closed\n");
+		e->tx_cq = e->rx_cq = NULL;
+		memset(e->cntrs, 0, sizeof e->cntrs);
+		pthread_mutex_unlock(&f->mu);
+		return 0;
+	}
 	e->d->refs--;
 	for (uint32_t i = 0; i < e->ops.n; i++)
 		free(e->ops.table[i]);

@@ -85,6 +85,17 @@ static void take_local(struct fabric *f)
 		step(e[i].data.ptr);
 }
 
+void finish_work(struct fabric *f, int timeout_ms)
+{
+	edge_completion c[CHANGES];
+	int n = f->working == 0 ? 0 : edge_completions_wait(f->dev, c, CHANGES, timeout_ms);
+	for (int i = 0; i < n; i++) {
+		struct work *w = c[i].context;
+		f->working--;
+		w->done(w, &c[i]);
+	}
+}
+
 /* Takes what has happened. Sockets cost a system call: where none is connected it is enough to look now and then. */
 static void take(struct fabric *f)
 {
@@ -93,7 +104,9 @@ static void take(struct fabric *f)
 		go_on(f);
 	if (f->nlocal > 0 || f->waiting > 0 || f->polls++ % LOCAL_EACH == 0)
 		take_local(f);
-	if (edge_device_poll(f->dev) <= 0)
+	bool news = edge_device_poll(f->dev) > 0;
+	finish_work(f, 0);
+	if (!news)
 		return;
 	int n;
 	do {

@@ -20,6 +20,9 @@ struct watched {
 	struct watched *ready;
 };
 
+/* What edge_completions returns: the first member of what an operation of libedge is about. */
+struct work { void (*done)(struct work *w, const edge_completion *c); };
+
 /* A program that asks again and again whether there is something: give_way. */
 struct asking {
 	struct waiter waiter;
@@ -42,6 +45,8 @@ struct fabric {
 	void (*unwanted)(struct fi_info *info); /* nobody takes the request to connect that it tells of */
 	struct refusal *refusals;
 	struct connreq *requests;
+	uint32_t working; /* operations of libedge that are under way */
+	struct stages *stages; /* see native.c */
 	int more;        /* an eventfd in local: endpoints have more to read, whoever sleeps shall look */
 	struct watched more_watched;
 	bool fatal;      /* see connection_lost */
@@ -62,6 +67,7 @@ void progress(struct fabric *f);
 bool forked(struct fabric *f);
 void queue_step(struct fabric *f, struct watched *w); /* it has more to read than was its turn */
 void unqueue_step(struct fabric *f, struct watched *w);
+void finish_work(struct fabric *f, int timeout_ms); /* of those, waiting for the first */
 void connection_lost(struct fabric *f, int err);
 
 /* --- link.c: bytes in both directions --- */

@@ -16,7 +16,7 @@
                FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
 #define RX_FLAGS FI_COMPLETION
 
-enum { MODES = FI_MR_BASIC | FI_MR_SCALABLE };
+enum { OLD_MODES = FI_MR_BASIC | FI_MR_SCALABLE, OUR_KEYS = FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ALLOCATED };
 
 /* Says which of the hints cannot be kept. */
 static bool fails(bool bad, const char *what)
@@ -92,16 +92,29 @@ static size_t or(size_t wanted, size_t usual)
 	return wanted != 0 ? wanted : usual;
 }
 
+/* The order of operations after messages costs the way of native.c, which is had where keys are the provider's: so it
+ * is not promised there unless the program asks for it. */
+static uint64_t order(const struct fi_info *h)
+{
+	const uint64_t after = FI_ORDER_RAS | FI_ORDER_WAS;
+	int given = h != NULL && h->domain_attr != NULL ? h->domain_attr->mr_mode : 0;
+	bool ours = given == FI_MR_BASIC || (given & OUR_KEYS) == OUR_KEYS;
+	bool asked = h != NULL && h->tx_attr != NULL && (h->tx_attr->msg_order & after);
+	return ours && !asked ? ORDER & ~after : ORDER;
+}
+
 static void fill_domain(struct fi_domain_attr *a, uint32_t version, const struct fi_domain_attr *h)
 {
-	int mode = h == NULL ? 0 : h->mr_mode & MODES;
+	int mode = h == NULL ? 0 : h->mr_mode & OLD_MODES, given = h == NULL ? 0 : h->mr_mode;
+	if (mode == 0 && (given & OUR_KEYS) == OUR_KEYS)
+		mode = given & (OUR_KEYS | FI_MR_LOCAL);
 	if (mode == 0 && FI_VERSION_LT(version, FI_VERSION(1, 5)))
 		mode = FI_MR_SCALABLE; /* before 1.5 an answer is one of the two */
 	a->threading = h != NULL && h->threading != FI_THREAD_UNSPEC ? h->threading : FI_THREAD_SAFE;
 	a->control_progress = a->data_progress = FI_PROGRESS_MANUAL;
 	a->resource_mgmt = FI_RM_ENABLED;
 	a->av_type = h != NULL ? h->av_type : FI_AV_UNSPEC;
-	a->mr_mode = mode == MODES ? FI_MR_SCALABLE : mode;
+	a->mr_mode = mode == OLD_MODES ? FI_MR_SCALABLE : mode;
 	a->mr_key_size = a->cq_data_size = 8;
 	a->cq_cnt = a->cntr_cnt = a->ep_cnt = 4096;
 	a->tx_ctx_cnt = a->rx_ctx_cnt = 4096;
@@ -123,10 +136,10 @@ static struct fi_info *fill(uint32_t version, const struct fi_info *h)
 	i->caps = caps;
 	i->addr_format = FI_SOCKADDR_IN6;
 	*i->tx_attr = (struct fi_tx_attr){ .caps = caps & TX_CAPS, .op_flags = tx != NULL ? tx->op_flags : 0,
-		.msg_order = ORDER, .inject_size = INJECT, .size = or(tx != NULL ? tx->size : 0, 256), .iov_limit = IOVS,
+		.msg_order = order(h), .inject_size = INJECT, .size = or(tx != NULL ? tx->size : 0, 256), .iov_limit = IOVS,
 		.rma_iov_limit = 1 };
 	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & RX_CAPS, .op_flags = rx != NULL ? rx->op_flags : 0,
-		.msg_order = ORDER, .comp_order = FI_ORDER_STRICT, .size = or(rx != NULL ? rx->size : 0, 256),
+		.msg_order = order(h), .comp_order = FI_ORDER_STRICT, .size = or(rx != NULL ? rx->size : 0, 256),
 		.iov_limit = IOVS };
 	bool shared = h != NULL && h->ep_attr != NULL && h->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
 	*i->ep_attr = (struct fi_ep_attr){ .type = FI_EP_MSG, .protocol = PROTOCOL, .protocol_version = 1,

@@ -1,5 +1,10 @@
-/* Memory that is registered with a domain: a table of what peers may read and write. Nothing is pinned. */
+/*
+ * Memory that is registered with a domain: a table of what peers may read and write. Where keys are the provider's, the
+ * daemon has it as well, if it can (../verbs/pages.h): then peers reach it by native.c.
+ */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "endpoint.h"
@@ -17,6 +22,80 @@ struct mr *mr_find(struct domain *d, uint64_t key)
 	return *place(d, key);
 }
 
+/* Flags about memory of devices, of which there is none. The second is ofi_rxm's. */
+#define ABOUT_DEVICES (FI_HMEM_HOST_ALLOC | (uint64_t)1 << 60)
+
+/* Of all fabrics of the process: their memory lies in the same pages. */
+static pthread_mutex_t pages = PTHREAD_MUTEX_INITIALIZER;
+
+bool mr_hold(struct mr *m)
+{
+	uintptr_t a = (uintptr_t)m->base, end = a + m->size;
+	if (m->nsegs > 0 || m->refused)
+		return m->nsegs > 0;
+	pthread_mutex_lock(&pages);
+	int err = m->size == 0 || end < a ? EINVAL : seg_hold(m->d->f->dev, a & -(uintptr_t)PAGE,
+	    (end + PAGE - 1) & -(uintptr_t)PAGE, m->segs, &m->nsegs);
+	pthread_mutex_unlock(&pages);
+	m->refused = err != 0;
+	if (err != 0) {
+		m->nsegs = 0;
+		FI_INFO(&edge_provider, FI_LOG_MR, "%zu bytes at %p are not registered with the daemon, but copied: %s\n",
+		        m->size, (void *)m->base, err == EOPNOTSUPP ? "they are of a stack, a file or shared" : strerror(err));
+	}
+	return err == 0;
+}
+
+static void let_go(struct mr *m)
+{
+	if (forked(m->d->f))
+		return;
+	pthread_mutex_lock(&pages);
+	seg_release(m->segs, m->nsegs);
+	pthread_mutex_unlock(&pages);
+	m->nsegs = 0;
+}
+
+/* Parent and child do not share what the daemon has. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&pages);
+	segs_forking();
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&pages);
+}
+
+__attribute__((constructor)) static void first(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* Has peers of the domain reach the memory by a key of libedge: 0 if it is none that they can. ofi_rxm registers each
+ * long message for its peer to read, and closes that at once: having the daemon take such memory and give it back costs
+ * more than the stream's copies (docs/PROGRAMS.md), so only what peers may write is shared. */
+static uint64_t share(struct mr *m)
+{
+	uint64_t key = 0;
+	bool reads = m->access & FI_REMOTE_READ, writes = m->access & FI_REMOTE_WRITE;
+	if (m->d->high == 0 || m->counted || !writes || !mr_hold(m))
+		return 0;
+	size_t off = (uintptr_t)m->base - m->segs[0]->start;
+	bool aligned = (off ^ m->first) % 8 == 0;
+	int perm = (reads ? EDGE_REMOTE_READ : 0) | (writes ? EDGE_REMOTE_WRITE : 0) |
+	           (reads && writes && aligned ? EDGE_REMOTE_ATOMIC : 0);
+	int err = m->nsegs != 1 ? EDGE_ERR_INVALID : edge_share(m->segs[0]->region, m->d->number, perm, off, m->size,
+	    m->d->high, m->first, &key, ASK_MS);
+	if (err == 0)
+		return m->shared = key;
+	FI_INFO(&edge_provider, FI_LOG_MR, "no key of libedge: %s\n", edge_strerror(err));
+	let_go(m);
+	m->refused = true;
+	return 0;
+}
+
 static int mr_close(struct fid *fid)
 {
 	struct mr *m = container_of(fid, struct mr, fid.fid);
@@ -30,6 +109,11 @@ static int mr_close(struct fid *fid)
 		next = e->next;
 		ep_forget_mr(e, m);
 	}
+	int err = m->shared != 0 ? edge_unshare(d->f->dev, m->shared, ASK_MS) : 0;
+	if (err != 0)
+		WARN(FI_LOG_MR, "a key is not taken back: %s\n", edge_strerror(err));
+	if (m->nsegs > 0)
+		let_go(m);
 	d->refs--;
 	pthread_mutex_unlock(&d->f->mu);
 	free(m);
@@ -60,7 +144,7 @@ static uint64_t new_key(struct domain *d)
 	do
 		if (getrandom(&key, sizeof key, 0) != sizeof key)
 			return 0;
-	while (key == 0 || mr_find(d, key) != NULL);
+	while (key == 0 || key >> 32 == d->high || mr_find(d, key) != NULL);
 	return key;
 }
 
@@ -71,19 +155,19 @@ static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
                   uint64_t flags, struct fid_mr **mr, void *context)
 {
 	struct domain *d = container_of(fid, struct domain, fid.fid);
-	if (fid->fclass != FI_CLASS_DOMAIN || (flags & ~FI_RMA_EVENT))
+	if (fid->fclass != FI_CLASS_DOMAIN || (flags & ~(FI_RMA_EVENT | ABOUT_DEVICES)))
 		return fid->fclass != FI_CLASS_DOMAIN ? -FI_EINVAL : -FI_EBADFLAGS;
 	struct mr *m = calloc(1, sizeof *m);
 	if (m == NULL)
 		return -FI_ENOMEM;
 	*m = (struct mr){ .d = d, .base = (char *)buf, .size = len, .access = access,
-		.first = d->basic ? (uintptr_t)buf : offset };
+		.first = d->virtual ? (uintptr_t)buf : offset, .counted = flags & FI_RMA_EVENT };
 	m->fid.fid = (struct fid){ .fclass = FI_CLASS_MR, .context = context, .ops = &mr_fid_ops };
 	m->fid.mem_desc = m;
 	pthread_mutex_lock(&d->f->mu);
-	m->fid.key = d->basic ? new_key(d) : key;
+	m->fid.key = !d->keys ? key : share(m) != 0 ? m->shared : new_key(d);
 	struct mr **at = place(d, m->fid.key);
-	int err = d->basic && m->fid.key == 0 ? -FI_EOTHER : *at != NULL ? -FI_ENOKEY : 0;
+	int err = d->keys && m->fid.key == 0 ? -FI_EOTHER : *at != NULL ? -FI_ENOKEY : 0;
 	if (err == 0) {
 		*at = m;
 		d->refs++;

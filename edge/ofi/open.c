@@ -60,6 +60,7 @@ static int fabric_close(struct fid *fid)
 			waiter_sleep(&f->asking.waiter, left_ns(until));
 	}
 	refusals_drop(f);
+	stages_close(f);
 	waiter_close(&f->asking.waiter);
 	pthread_mutex_unlock(&f->mu);
 	edge_device_close(f->dev, CLOSE_MS);

@@ -10,7 +10,7 @@
 
 #include "endpoint.h"
 
-enum { BEFORE = REQUEST - CM_DATA, ASK_MS = 2000, TRIES = 64 };
+enum { BEFORE = 18, TRIES = 64, OFFERS = 64 };
 
 struct connreq *connreq_of(fid_t handle)
 {
@@ -27,7 +27,9 @@ void connreq_refuse(struct connreq *r)
 		edge_request_refuse(r->request, "the program does not take the connection");
 	if (r->fd >= 0)
 		local_close(r->f, r->fd);
-	r->request = NULL;
+	if (r->native != NULL)
+		edge_request_refuse(r->native, "the program does not take the connection");
+	r->request = r->native = NULL;
 	r->fd = -1;
 }
 
@@ -64,6 +66,61 @@ void connreq_unwanted(struct fi_info *info)
 	fi_freeinfo(info);
 }
 
+/* --- connections for native.c, which come before the request that they belong to or after it --- */
+
+struct offer { struct offer *next; edge_request *request; char token[TOKEN]; };
+
+static void offer_refuse(struct pep *p)
+{
+	struct offer *o = p->offers;
+	p->offers = o->next;
+	p->noffers--;
+	edge_request_refuse(o->request, "its request did not come");
+	free(o);
+}
+
+/* One with that token, which is taken; NULL: it has not come. */
+static edge_request *offer_take(struct pep *p, const char token[TOKEN])
+{
+	struct offer **at = &p->offers, *o;
+	while ((o = *at) != NULL && memcmp(o->token, token, TOKEN) != 0)
+		at = &o->next;
+	edge_request *q = o != NULL ? o->request : NULL;
+	if (o != NULL) {
+		*at = o->next;
+		p->noffers--;
+		free(o);
+	}
+	return q;
+}
+
+static void offered(struct pep *p, edge_request *q)
+{
+	char token[TOKEN];
+	if (!native_is(q, token)) {
+		edge_request_refuse(q, "the service takes connections of the libfabric provider");
+		return;
+	}
+	for (struct connreq *r = p->f->requests; r != NULL; r = r->next)
+		if (r->pep == p && r->token_given && r->native == NULL && memcmp(r->token, token, TOKEN) == 0) {
+			r->native = q;
+			return;
+		}
+	if (p->noffers == OFFERS)
+		offer_refuse(p);
+	struct offer *o = calloc(1, sizeof *o), **last = &p->offers;
+	if (o == NULL) {
+		edge_request_refuse(q, "out of memory");
+		return;
+	}
+	o->request = q;
+	memcpy(o->token, token, TOKEN);
+	while (*last != NULL)
+		last = &(*last)->next;
+	*last = o;
+	p->noffers++;
+}
+
 /* A peer asks for a connection, by q or through a socket. */
 static void asked(struct pep *p, edge_request *q, int fd, const char *data, size_t size)
 {
@@ -92,12 +149,18 @@ static void asked(struct pep *p, edge_request *q, int fd, const char *data, size
 		r->next->at = &r->next;
 	p->f->requests = r;
 	p->nrequests++;
+	size_t n = size - BEFORE - (data[16] == 1 ? TOKEN : 0); /* of the program's data */
+	r->token_given = data[16] == 1;
+	if (r->token_given) {
+		memcpy(r->token, data + BEFORE + n, TOKEN);
+		r->native = offer_take(p, r->token);
+	}
 	free(info->dest_addr);
 	memcpy(dest, &r->peer, sizeof r->peer);
 	info->dest_addr = dest;
 	info->dest_addrlen = sizeof r->peer;
 	info->handle = &r->fid;
-	if (!eq_push(p->eq, FI_CONNREQ, &p->fid.fid, 0, 0, info, data + BEFORE, size - BEFORE))
+	if (!eq_push(p->eq, FI_CONNREQ, &p->fid.fid, 0, 0, info, data + BEFORE, n))
 		connreq_unwanted(info);
 }
 
@@ -150,7 +213,7 @@ static void pep_step(struct watched *w)
 		if (edge_request_stream(q, &data, &size))
 			asked(p, q, -1, data, size);
 		else
-			edge_request_refuse(q, "the service takes streams of the libfabric provider");
+			offered(p, q);
 	}
 	if (err != 0 && err != EDGE_ERR_AGAIN && !p->failed) { /* another program has it, since the daemon was restarted */
 		p->failed = true;
@@ -332,6 +395,8 @@ static int pep_close(struct fid *fid)
 	}
 	while (p->npending > 0)
 		local_close(f, p->pending[--p->npending]);
+	while (p->offers != NULL)
+		offer_refuse(p);
 	if (p->eq != NULL) {
 		eq_forget(p->eq, fid);
 		p->eq->refs--;

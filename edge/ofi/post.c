@@ -64,8 +64,9 @@ static struct op *get(struct ep *e, enum sort sort, uint64_t flags, ssize_t *err
 }
 
 /* Posts h with the memory of iov. flags are the program's, and SILENT in those of fi_inject and its relatives;
- * completion is what the queue says of it. copy, which may be NULL, becomes the operation's if it is posted. */
-ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, char *copy,
+ * completion is what the queue says of it. desc, which may be NULL, is what fi_mr_desc said of the memory. copy, which
+ * may be NULL, becomes the operation's if it is posted. */
+ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, void **desc, size_t n, char *copy,
              uint64_t flags, uint64_t completion, void *context)
 {
 	struct ep *e = container_of(fid, struct ep, fid);
@@ -96,6 +97,9 @@ ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov
 	if (h->kind == K_MESSAGE && asks)
 		op->h.flags |= F_ANSWER;
 	op->fenced = flags & FI_FENCE;
+	op->injected = injected;
+	for (size_t i = 0; desc != NULL && e->d->local && i < n; i++)
+		op->local[i] = desc[i];
 	op_post(e, op);
 	if (injected && copy == NULL)
 		op_keep(e, op);
@@ -110,7 +114,7 @@ static ssize_t send_flags(struct fid_ep *fid, const struct iovec *iov, size_t n,
 {
 	struct header h = { .kind = K_MESSAGE, .flags = flags & FI_REMOTE_CQ_DATA ? F_DATA : 0,
 		.data = flags & FI_REMOTE_CQ_DATA ? data : 0 };
-	return post(fid, &h, iov, n, NULL, flags, FI_SEND | FI_MSG, context);
+	return post(fid, &h, iov, NULL, n, NULL, flags, FI_SEND | FI_MSG, context);
 }
 
 static uint64_t usual(const struct fid_ep *fid)
@@ -160,59 +164,60 @@ struct fi_ops_msg ep_msg_ops = { .size = sizeof(struct fi_ops_msg), .recv = ep_r
 
 /* --- remote memory --- */
 
-static ssize_t read_flags(struct fid_ep *fid, const struct iovec *iov, size_t n, uint64_t addr, uint64_t key,
-                          void *context, uint64_t flags)
+static ssize_t read_flags(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t n, uint64_t addr,
+                          uint64_t key, void *context, uint64_t flags)
 {
 	struct header h = { .kind = K_READ, .addr = addr, .key = key };
 	return flags & (FI_INJECT | FI_REMOTE_CQ_DATA) ? -FI_EBADFLAGS
-	                                               : post(fid, &h, iov, n, NULL, flags, FI_READ | FI_RMA, context);
+	                                               : post(fid, &h, iov, desc, n, NULL, flags, FI_READ | FI_RMA,
+	                                                      context);
 }
 
-static ssize_t write_flags(struct fid_ep *fid, const struct iovec *iov, size_t n, uint64_t addr, uint64_t key,
-                           uint64_t data, void *context, uint64_t flags)
+static ssize_t write_flags(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t n, uint64_t addr,
+                           uint64_t key, uint64_t data, void *context, uint64_t flags)
 {
 	struct header h = { .kind = K_WRITE, .flags = flags & FI_REMOTE_CQ_DATA ? F_DATA : 0, .addr = addr, .key = key,
 		.data = flags & FI_REMOTE_CQ_DATA ? data : 0 };
-	return post(fid, &h, iov, n, NULL, flags, FI_WRITE | FI_RMA, context);
+	return post(fid, &h, iov, desc, n, NULL, flags, FI_WRITE | FI_RMA, context);
 }
 
 static ssize_t ep_readfrom(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from, uint64_t addr,
                            uint64_t key, void *context)
 {
-	(void)desc, (void)from;
-	return read_flags(fid, &(struct iovec){ buf, len }, 1, addr, key, context, usual(fid) & ~FI_INJECT);
+	(void)from;
+	return read_flags(fid, &(struct iovec){ buf, len }, &desc, 1, addr, key, context, usual(fid) & ~FI_INJECT);
 }
 
 static ssize_t ep_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t n, fi_addr_t from,
                         uint64_t addr, uint64_t key, void *context)
 {
-	(void)desc, (void)from;
-	return read_flags(fid, iov, n, addr, key, context, usual(fid) & ~FI_INJECT);
+	(void)from;
+	return read_flags(fid, iov, desc, n, addr, key, context, usual(fid) & ~FI_INJECT);
 }
 
 static ssize_t ep_readmsg(struct fid_ep *fid, const struct fi_msg_rma *m, uint64_t flags)
 {
-	return m->rma_iov_count != 1 ? -FI_EINVAL : read_flags(fid, m->msg_iov, m->iov_count, m->rma_iov->addr,
+	return m->rma_iov_count != 1 ? -FI_EINVAL : read_flags(fid, m->msg_iov, m->desc, m->iov_count, m->rma_iov->addr,
 	    m->rma_iov->key, m->context, flags);
 }
 
 static ssize_t ep_writeto(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t to, uint64_t addr,
                           uint64_t key, void *context)
 {
-	(void)desc, (void)to;
-	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, 0, context, usual(fid));
+	(void)to;
+	return write_flags(fid, &(struct iovec){ (void *)buf, len }, &desc, 1, addr, key, 0, context, usual(fid));
 }
 
 static ssize_t ep_writev(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t n, fi_addr_t to,
                          uint64_t addr, uint64_t key, void *context)
 {
-	(void)desc, (void)to;
-	return write_flags(fid, iov, n, addr, key, 0, context, usual(fid));
+	(void)to;
+	return write_flags(fid, iov, desc, n, addr, key, 0, context, usual(fid));
 }
 
 static ssize_t ep_writemsg(struct fid_ep *fid, const struct fi_msg_rma *m, uint64_t flags)
 {
-	return m->rma_iov_count != 1 ? -FI_EINVAL : write_flags(fid, m->msg_iov, m->iov_count, m->rma_iov->addr,
+	return m->rma_iov_count != 1 ? -FI_EINVAL : write_flags(fid, m->msg_iov, m->desc, m->iov_count, m->rma_iov->addr,
 	    m->rma_iov->key, m->data, m->context, flags);
 }
 
@@ -220,14 +225,14 @@ static ssize_t ep_inject_write(struct fid_ep *fid, const void *buf, size_t len, 
                                uint64_t key)
 {
 	(void)to;
-	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, 0, NULL, INJECTED);
+	return write_flags(fid, &(struct iovec){ (void *)buf, len }, NULL, 1, addr, key, 0, NULL, INJECTED);
 }
 
 static ssize_t ep_writedata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t to,
                             uint64_t addr, uint64_t key, void *context)
 {
-	(void)desc, (void)to;
-	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, data, context,
+	(void)to;
+	return write_flags(fid, &(struct iovec){ (void *)buf, len }, &desc, 1, addr, key, data, context,
 	                   usual(fid) | FI_REMOTE_CQ_DATA);
 }
 
@@ -235,7 +240,7 @@ static ssize_t ep_inject_writedata(struct fid_ep *fid, const void *buf, size_t l
                                    uint64_t addr, uint64_t key)
 {
 	(void)to;
-	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, data, NULL,
+	return write_flags(fid, &(struct iovec){ (void *)buf, len }, NULL, 1, addr, key, data, NULL,
 	                   INJECTED | FI_REMOTE_CQ_DATA);
 }
 

@@ -12,7 +12,10 @@ struct domain {
 	struct mr *mrs[KEYS];
 	struct ep *eps;
 	void (*relieved)(struct cq *cq); /* there is room in one that was crowded */
-	bool basic;   /* FI_MR_BASIC: virtual addresses, and keys of ours */
+	bool virtual; /* FI_MR_VIRT_ADDR: peers name memory by its addresses */
+	bool keys;    /* FI_MR_PROV_KEY: keys are ours */
+	bool local;   /* FI_MR_LOCAL: the program says which registered memory it names */
+	uint32_t number, high; /* of libedge, and the upper half of its keys; high 0: peers have none (native.c) */
 	int refs;
 };
 

@@ -7,7 +7,8 @@
  *    4  id         of a message, write, read or atomic: the sender's; of data and done: of what they answer
  *    8  size       of the payload; of a read: of what is read. Data that fail have none
  *   16  addr, key  of a write, read or atomic: which memory of the receiver's
- *   32  data       of a message or write: for the completion queue; of an atomic: what it does (atomic.c)
+ *   32  data       of a message or write: for the completion queue; of an atomic: what it does (atomic.c); of an
+ *                  accept: 1 if there is a connection for native.c as well
  *
  * The payload of an atomic is its operands, then what it compares with; data answer it where it fetches, else done.
  *
@@ -144,16 +145,46 @@ void op_post(struct ep *e, struct op *op)
 	ops_release(e);
 }
 
+/* Whether an operation may not begin yet: of those that go by libedge and those through the stream each wait for the
+ * other's to be over. Messages wait for what changes the peer's memory alone, and nothing waits for messages. */
+static bool must_wait(const struct ep *e, const struct op *op, bool native)
+{
+	const struct native *n = &e->native;
+	uint32_t unanswered = e->ops.unanswered;
+	if (op->fenced && unanswered + n->pending > 0)
+		return true;
+	if (native)
+		return unanswered > 0;
+	return (op->h.kind == K_MESSAGE ? n->writes : n->pending) > 0;
+}
+
 void ops_release(struct ep *e)
 {
 	struct ops *o = &e->ops;
-	for (struct op *op; (op = o->held) != NULL && !(op->fenced && o->unanswered > 0);) {
+	if (o->releasing)
+		return; /* what is posted may end here again */
+	o->releasing = true;
+	for (struct op *op; (op = o->held) != NULL && e->state == CONNECTED;) {
+		bool native = native_fits(e, op);
+		if (must_wait(e, op, native))
+			break;
+		int err = native ? native_post(e, op) : 0;
+		if (err == EDGE_ERR_AGAIN) {
+			queue_step(e->d->f, &e->watched);
+			break;
+		}
+		if (err != 0) {
+			op->streamed = true;
+			continue;
+		}
 		o->held = op->next;
 		if (o->held == NULL)
 			o->held_last = &o->held;
 		op->next = NULL;
-		op_send(e, op);
+		if (!native)
+			op_send(e, op);
 	}
+	o->releasing = false;
 }
 
 bool ops_unsent(const struct ep *e)
@@ -384,7 +415,7 @@ static void finish(struct ep *e)
 		ops_release(e);
 		break;
 	default:
-		cm_answered(e, h->kind == K_ACCEPT);
+		cm_answered(e, h);
 	}
 }
 
@@ -442,6 +473,10 @@ void ep_step(struct ep *e)
 {
 	if (e->state == CONNECTING || e->state == ACCEPTING)
 		cm_step(e);
+	if (e->native.joining)
+		native_join(e);
+	if (e->ops.held != NULL)
+		ops_release(e);
 	ep_write(e);
 	if (!e->stalled)
 		ep_read(e);

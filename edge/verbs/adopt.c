@@ -18,7 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "pages.h"
+
+void (*pages_say)(const char *format, ...);
 
 static _Atomic uintptr_t held_start, held_end; /* being copied; 0: nothing */
 static struct sigaction before;
@@ -125,7 +127,8 @@ static bool give_back(const struct mapping *m, void *arg)
 	size_t size = m->end - m->start;
 	void *p = map(NULL, size, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED || !hold(m->start, m->end)) {
-		say("memory at %#lx stays shared: %s", (unsigned long)m->start, strerror(errno));
+		if (pages_say != NULL)
+			pages_say("memory at %#lx stays shared: %s", (unsigned long)m->start, strerror(errno));
 		return true;
 	}
 	if (!copy(SYS_pread64, d->memfd, (uintptr_t)p, size, (off_t)(m->start - d->start)) || !move(p, size, m->start)) {

@@ -5,7 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "pages.h"
 
 #define ARENA (64ul << 20) /* where malloc puts the heaps of threads: at multiples of this */
 

@@ -26,6 +26,11 @@ struct mr *mr_find(uint32_t lkey)
 	return m;
 }
 
+__attribute__((constructor)) static void first(void)
+{
+	pages_say = say;
+}
+
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
 	static uint32_t numbers;
@@ -99,7 +104,7 @@ static int begin(struct mr *m, struct pd *pd)
 	if (m->mr.length == 0 || end < a)
 		return EINVAL;
 	bool far = m->access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-	int err = seg_hold(a & -(uintptr_t)PAGE, (end + PAGE - 1) & -(uintptr_t)PAGE, m->segs, &m->nsegs);
+	int err = seg_hold(lib.dev, a & -(uintptr_t)PAGE, (end + PAGE - 1) & -(uintptr_t)PAGE, m->segs, &m->nsegs);
 	if (err == EOPNOTSUPP && !far) {
 		m->staged = true;
 		m->nsegs = 0;

@@ -7,13 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "pages.h"
 
 enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = 1 << 30, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
 
@@ -59,12 +60,13 @@ static bool drop(int i)
 
 static int refusal(int err)
 {
-	say("memory is not registered: %s", edge_message(err));
+	if (pages_say != NULL)
+		pages_say("memory is not registered: %s", edge_message(err));
 	return err == EDGE_ERR_MEMLOCK || err == EDGE_ERR_LIMIT || err == EDGE_ERR_NO_MEMORY ? ENOMEM : EIO;
 }
 
 /* Takes memory over and registers it. */
-static int take(uintptr_t start, uintptr_t end, struct seg **made)
+static int take(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **made)
 {
 	if (nsegs == room) {
 		struct seg **more = realloc(segs, (size_t)(room + 64) * sizeof *more);
@@ -76,13 +78,13 @@ static int take(uintptr_t start, uintptr_t end, struct seg **made)
 	struct seg *s = calloc(1, sizeof *s);
 	if (s == NULL)
 		return ENOMEM;
-	*s = (struct seg){ .start = start, .end = end };
+	*s = (struct seg){ .dev = dev, .start = start, .end = end };
 	s->memfd = adopt(start, end, &s->inode);
 	if (s->memfd < 0) {
 		free(s);
 		return errno;
 	}
-	int err = edge_register_memfd(lib.dev, s->memfd, (void *)start, end - start, &s->region, REGISTER_MS);
+	int err = edge_register_memfd(dev, s->memfd, (void *)start, end - start, &s->region, REGISTER_MS);
 	if (err != 0) {
 		err = refusal(err);
 		disown(start, end, s->memfd, s->inode);
@@ -109,7 +111,7 @@ static bool our_stack(uintptr_t start, uintptr_t end)
 }
 
 /* Takes over what lies between two segments, or all of the heap or the allocation there, if that can be had. */
-static int add(uintptr_t start, uintptr_t end, struct seg **made)
+static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **made)
 {
 	int at = place(start);
 	uintptr_t low = at > 0 ? segs[at - 1]->end : 0, high = at < nsegs ? segs[at]->start : UINTPTR_MAX;
@@ -117,14 +119,14 @@ static int add(uintptr_t start, uintptr_t end, struct seg **made)
 	bool heap = maps_heap(start, &all), part = heap || maps_allocation(start, end, &all);
 	uintptr_t from = all.start > low ? all.start : low, to = all.end < high ? all.end : high;
 	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end || our_stack(from, to))
-		return take(start, end, made);
+		return take(dev, start, end, made);
 	if (heap) {
 		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
 		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */
 	}
-	int err = take(from, to, made);
+	int err = take(dev, from, to, made);
 	if (err == ENOMEM)
-		return take(start, end, made);
+		return take(dev, start, end, made);
 	if (err == 0)
 		(*made)->wider = true;
 	return err;
@@ -137,7 +139,7 @@ static bool sound(const struct seg *s, uintptr_t start, uintptr_t end)
 	return edge_region_error(s->region) == 0 && maps_has(a, b, s->inode);
 }
 
-int seg_hold(uintptr_t start, uintptr_t end, struct seg **held, int *n)
+int seg_hold(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **held, int *n)
 {
 	int err = 0;
 	*n = 0;
@@ -154,7 +156,9 @@ int seg_hold(uintptr_t start, uintptr_t end, struct seg **held, int *n)
 		if (*n == SEGMENTS)
 			err = ENOMEM;
 		else if (s == NULL)
-			err = maps_plain(start, to) && !our_stack(start, to) ? add(start, to, &s) : EOPNOTSUPP;
+			err = maps_plain(start, to) && !our_stack(start, to) ? add(dev, start, to, &s) : EOPNOTSUPP;
+		if (err == 0 && s->dev != dev)
+			err = EOPNOTSUPP;
 		if (err == 0) {
 			s->refs++;
 			held[(*n)++] = s;
@@ -239,6 +243,12 @@ static void in_parent(void)
 static void in_child(void)
 {
 	segs_forked(true);
+}
+
+__attribute__((destructor)) static void last(void)
+{
+	if (nsegs == 0)
+		free(segs);
 }
 
 __attribute__((constructor)) static void first(void)

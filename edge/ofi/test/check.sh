@@ -14,18 +14,19 @@ pair() {
 	wait $pid || fail "$what, server, $server to $client"
 }
 
-# fault FAULT [CUT]: in the middle of messages.
+# fault FAULT CUT PROGRAM N: in the middle of what PROGRAM does N of, so many connections are cut.
 fault() {
+	program=$3 many=$4
 	rm -f addr
 	begin=$(over_edge)
-	B "$OUT/pair" flood-serve addr 60000 >server.out 2>&1 & server=$!
-	A "$OUT/pair" flood addr 60000 >client.out 2>&1 & client=$!
+	B "$OUT/$program" flood-serve addr "$many" >server.out 2>&1 & server=$!
+	A "$OUT/$program" flood addr "$many" >client.out 2>&1 & client=$!
 	until [ $(($(over_edge) - begin)) -gt 5000 ]; do kill -0 $client 2>/dev/null || fail "$1 came too late"; done
 	$1
 	wait $client || fail "$1: client"
 	wait $server || fail "$1: server"
 	grep -q "whole, cut $2" client.out || fail "$1: want $2 connections cut"
-	echo "$1: $(head -n 1 client.out)"
+	echo "$1, $program: $(head -n 1 client.out)"
 }
 cut_link() {
 	a ip link set edge0 down
@@ -35,12 +36,12 @@ cut_link() {
 kill_server() {
 	kill -KILL "$server" 2>/dev/null
 	for p in /proc/[0-9]*; do # only processes of the lab are seen here
-		if { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -q "^$OUT/pair flood-serve "; then
+		if { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -q "^$OUT/$program flood-serve "; then
 			kill -KILL "${p#/proc/}"
 		fi
 	done
 	rm -f addr
-	B "$OUT/pair" flood-serve addr 60000 >server.out 2>&1 & server=$!
+	B "$OUT/$program" flood-serve addr "$many" >server.out 2>&1 & server=$!
 }
 restart() {
 	kill -KILL "$(cat "$1.pid")"
@@ -91,13 +92,19 @@ for wait in "" "FI_WAIT=1"; do
 	pair more B A env $wait $ASAN/more
 	pair more A A env $wait $ASAN/more
 done
+for wait in "" "FI_WAIT=1"; do
+	rm -f addr.fifo && mkfifo addr.fifo
+	pair sided B A env $wait $ASAN/sided
+done
 echo "pair: ok"
 hostile
 echo "hostile: ok"
-fault cut_link 0
-fault kill_server 1
-fault restart_a 1
-fault restart_b 1
+for p in "pair 60000" "sided 5000"; do
+	fault cut_link 0 $p
+	fault kill_server 1 $p
+	fault restart_a 1 $p
+	fault restart_b 1 $p
+done
 
 pingpong() { # ENDPOINT PROVIDER
 	B timeout 60 fi_pingpong -e "$1" -p "$2" -c -I 5 -S all >server.out 2>&1 & pid=$!

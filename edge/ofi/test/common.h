@@ -27,6 +27,7 @@ static struct fid_cq *cq;
 static struct fid_pep *pep;
 static struct fi_info *info;
 static struct fid_ep *shared; /* buffers, in place of the endpoints' own */
+static int mr_modes; /* that the program can do with */
 static bool sleeps;
 static const char *role;
 
@@ -62,9 +63,10 @@ static void open_all(void)
 	hints->ep_attr->type = FI_EP_MSG;
 	hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
 	hints->fabric_attr->prov_name = strdup("edge");
+	hints->domain_attr->mr_mode = mr_modes;
 	CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
 	fi_freeinfo(hints);
-	WANT(info->addr_format == FI_SOCKADDR_IN6 && info->domain_attr->mr_mode == 0);
+	WANT(info->addr_format == FI_SOCKADDR_IN6 && info->domain_attr->mr_mode == mr_modes);
 	struct fi_eq_attr ea = { .wait_obj = FI_WAIT_UNSPEC };
 	struct fi_cq_attr ca = { .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD };
 	CHECK(fi_fabric(info->fabric_attr, &fabric, NULL));

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../provider.h"
+#include "nomemory.h"
 
 #define WANT(x) do { if (!(x)) die(__LINE__, #x); } while (0)
 
@@ -57,7 +58,7 @@ static bool once_in(uint64_t n)
 /* --- libedge, made up --- */
 
 struct edge_device { int fd; };
-struct edge_request { char data[REQUEST]; size_t size; };
+struct edge_request { char data[REQUEST]; size_t size; bool conn; /* and no stream */ };
 struct edge_stream { void *context; bool cut, shut; };
 
 static struct edge_device device;
@@ -114,7 +115,13 @@ int edge_request_stream(const edge_request *r, const void **data, size_t *size)
 {
 	*data = r->data;
 	*size = r->size;
-	return 1;
+	return !r->conn;
+}
+
+const void *edge_request_data(const edge_request *r, size_t *size)
+{
+	*size = r->size;
+	return r->data;
 }
 
 int edge_request_accept_stream(edge_request *r, edge_stream **s)
@@ -473,8 +480,17 @@ static void ask(void)
 {
 	asking = calloc(1, sizeof *asking);
 	WANT(asking != NULL);
-	size_t n = below(CM_DATA + 1);
-	asking->size = once_in(6) ? below(REQUEST + 1) : REQUEST - CM_DATA + n;
+	if (once_in(4)) { /* one for native.c, whose bytes another may say; or another length */
+		asking->conn = true;
+		memcpy(asking->data, "efn1", 4);
+		asking->data[4] = (char)below(2);
+		asking->size = once_in(6) ? below(REQUEST + 1) : 4 + TOKEN + 4;
+		return;
+	}
+	size_t n = below(CM_DATA + 1), token = once_in(2) ? TOKEN : 0;
+	asking->size = once_in(6) ? below(REQUEST + 1) : REQUEST - CM_DATA - TOKEN + n + token;
+	asking->data[16] = token > 0;
+	asking->data[REQUEST - CM_DATA - TOKEN + n] = token > 0 ? (char)below(2) : 0;
 	memcpy(asking->data, "efi1\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 12);
 	asking->data[14] = (char)(n & 0xff);
 	asking->data[15] = (char)(n >> 8);

@@ -1,4 +1,6 @@
 /* In the place of libedge: it tells who we are, and has nobody to connect to. Included by ends.h alone. */
+#include "nomemory.h"
+
 struct edge_device { int fd; };
 static struct edge_device device;
 
@@ -43,3 +45,4 @@ ssize_t edge_stream_write(edge_stream *s, const void *p, size_t n, int ms)
 	(void)s, (void)p, (void)n, (void)ms;
 	return EDGE_ERR_RESET;
 }
+const void *edge_request_data(const edge_request *r, size_t *n) { (void)r; *n = 0; return NULL; }

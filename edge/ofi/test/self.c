@@ -387,6 +387,16 @@ static void tells(void)
 	fi_freeinfo(got);
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	OK(edge_provider.getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &got));
+	WANT(got->domain_attr->mr_mode == hints->domain_attr->mr_mode);
+	WANT(!(got->tx_attr->msg_order & (FI_ORDER_RAS | FI_ORDER_WAS))); /* unless it is asked for */
+	fi_freeinfo(got);
+	hints->tx_attr->msg_order = FI_ORDER_WAS;
+	OK(edge_provider.getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &got));
+	WANT((got->tx_attr->msg_order & (FI_ORDER_RAS | FI_ORDER_WAS)) == (FI_ORDER_RAS | FI_ORDER_WAS));
+	fi_freeinfo(got);
+	hints->tx_attr->msg_order = 0;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR; /* without FI_MR_PROV_KEY */
+	OK(edge_provider.getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &got));
 	WANT(got->domain_attr->mr_mode == 0 && got->mode == 0 && got->domain_attr->cntr_cnt > 0);
 	WANT(got->caps == (CAPS | got->domain_attr->caps) && got->domain_attr->caps == (FI_LOCAL_COMM | FI_REMOTE_COMM));
 	WANT((got->tx_attr->caps | got->rx_attr->caps) == CAPS); /* where peers are is no matter of a direction */

@@ -6,15 +6,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "memory.h"
+#include "pages.h"
 
 enum { PAGES = 64, THREADS = 2, ROUNDS = 300 };
 
-struct lib lib;
 static char *memory;
 static _Atomic int stop;
 
-void say(const char *format, ...)
+static void say(const char *format, ...)
 {
 	va_list va;
 	va_start(va, format);
@@ -43,6 +42,7 @@ int main(void)
 {
 	pthread_t t[THREADS];
 	memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pages_say = say;
 	uintptr_t start = (uintptr_t)memory, end = start + PAGES * PAGE;
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&t[i], NULL, count, (void *)(uintptr_t)i);
