@@ -85,6 +85,7 @@ type DialOption func(*dialOptions)
 
 type dialOptions struct {
 	ordered   bool
+	overlap   bool
 	lent      bool
 	data      []byte
 	scheduler string
@@ -93,6 +94,12 @@ type dialOptions struct {
 // Ordered makes every operation take effect after the one before it, in both directions, as if each had a backward
 // fence.
 func Ordered() DialOption { return func(o *dialOptions) { o.ordered = true } }
+
+// Overlap makes an operation begin after the one before it has, in both directions: each write and message takes
+// effect before the next operation does, as with Ordered, but several reads and atomics are answered at a time. So a
+// read without a fence behind it may see what a later write put there, and of two reads the earlier may see the newer
+// bytes, if frames are lost (PROTOCOL clause 5.3).
+func Overlap() DialOption { return func(o *dialOptions) { o.ordered, o.overlap = true, true } }
 
 // Data sends up to 512 bytes to the side that accepts, which reads them by Conn.Data or Request.Data.
 func Data(b []byte) DialOption { return func(o *dialOptions) { o.data = b } }

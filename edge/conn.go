@@ -58,6 +58,7 @@ func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOpt
 func (d *attachment) dial(ctx context.Context, peer, service string, o *dialOptions) (*Conn, error) {
 	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Data: o.data,
 		Asked: ipc.Asked{Ordered: o.ordered, Scheduler: o.scheduler}}
+	m.Overlap = o.overlap && d.features&ipc.FeatureOverlap != 0 // else in order, one after the other
 	m.Timeout = timeLeft(ctx)
 	var c *Conn
 	d.dialBegins()

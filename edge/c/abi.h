@@ -12,7 +12,7 @@
 #endif
 
 enum { ABI_PACKET = 2048 }; /* receives all that is not JSON (A10.1) */
-enum { ABI_REPLY = 1, ABI_FAILED = 2, ABI_OWN = 1, ABI_ORDERED = 1 };
+enum { ABI_REPLY = 1, ABI_FAILED = 2, ABI_OWN = 1, ABI_ORDERED = 1, ABI_OVERLAP = 2 };
 
 struct abi_header { /* A3.1 */
 	uint32_t size;

@@ -177,6 +177,8 @@ int conn_dial(edge_conn *c, struct abi_dial *m, int64_t until)
 		m->timeout = left < MILLI ? (uint64_t)MILLI : (uint64_t)left;
 	}
 	c->epoch = c->d->epoch;
+	if (!(c->d->features & EDGE_FEATURE_OVERLAP))
+		m->flags &= ~(uint32_t)ABI_OVERLAP;
 	int err = control_send(c->d, m, sizeof *m, ABI_DIAL, -1, dialled, c, 0);
 	if (err == 0) {
 		c->work.calls++;
@@ -213,7 +215,7 @@ int fill_dial(struct abi_dial *m, const char *peer, const char *service, const e
 	if (o->data_size > 0)
 		memcpy(m->data.bytes + n, o->data, o->data_size);
 	m->data.size = (uint16_t)(n + o->data_size);
-	m->flags = o->ordered ? ABI_ORDERED : 0;
+	m->flags = o->ordered == EDGE_OVERLAP ? ABI_ORDERED | ABI_OVERLAP : o->ordered ? ABI_ORDERED : 0;
 	return err;
 }
 

@@ -165,9 +165,14 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, EDGE_TELL */
 #define EDGE_FEATURE_SCATTER ((uint64_t)1 << 12) /* EDGE_RECEIVE with several pieces */
 #define EDGE_FEATURE_WORDS ((uint64_t)1 << 13)   /* edge_word_open */
+#define EDGE_FEATURE_OVERLAP ((uint64_t)1 << 14) /* EDGE_OVERLAP */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
+/* Whether there may be completions that edge_completions has not given: by a look at memory, without a lock or a system
+ * call, for programs that poll. 0: there are none. It does not see what the control socket tells, such as the end of a
+ * connection: edge_device_poll is called now and then as well. */
+EDGE_API int edge_device_ready(edge_device *dev);
 /* A descriptor that polls readable, after edge_device_arm, when something happened. It belongs to the device. The
  * loop: edge_device_poll; look at operations, notifications, streams; edge_device_arm; if that said 1, wait for the
  * descriptor. It may lie in an epoll set of yours. Arm returns 0 if there has been progress already. One thread at a
@@ -256,9 +261,19 @@ EDGE_API int edge_unshare(edge_device *dev, uint64_t key, int timeout_ms);
 
 /* --- connections --- */
 
+enum edge_order {
+	EDGE_UNORDERED = 0,
+	EDGE_ORDERED = 1, /* every operation takes effect after the one before it */
+	/* Every operation begins after the one before it: writes and messages take effect in their order, several reads and
+	 * atomics are answered at a time. A read without a fence behind it may see what a later write put there; of two
+	 * reads the earlier may see the newer bytes, if frames are lost (PROTOCOL clause 5.3). As EDGE_ORDERED with a daemon
+	 * without EDGE_FEATURE_OVERLAP. */
+	EDGE_OVERLAP = 2
+};
+
 typedef struct edge_dial_options {
 	size_t size;           /* sizeof (edge_dial_options) */
-	int ordered;           /* every operation takes effect after the one before it, in both directions */
+	int ordered;           /* one of enum edge_order, in both directions */
 	const void *data;      /* for the side that accepts, up to 512 bytes (504 for streams) */
 	size_t data_size;
 	const char *scheduler; /* "adaptive", "wd", "wsrr", "srr"; NULL: the daemon's */

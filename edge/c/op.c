@@ -314,6 +314,18 @@ int edge_completions(edge_device *d, edge_completion *to, size_t n)
 	return leave(d, (int)take(d, to, n));
 }
 
+int edge_device_ready(edge_device *d)
+{
+	bool *peeked = &d->ring->peeked;
+	if (!__atomic_load_n(peeked, __ATOMIC_ACQUIRE)) {
+		enter(d);
+		__atomic_store_n(peeked, true, __ATOMIC_RELEASE);
+		return leave(d, 1);
+	}
+	return __atomic_load_n(&d->dead, __ATOMIC_RELAXED) != 0 ||
+		__atomic_load_n(&d->ops->done_first, __ATOMIC_RELAXED) != NONE || ring_peek(d->ring);
+}
+
 static bool any_done(void *arg)
 {
 	return ((edge_device *)arg)->ops->done_first != NONE;

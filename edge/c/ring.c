@@ -48,8 +48,8 @@ int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m)
 	if (map == MAP_FAILED)
 		return system_error("mmap of the rings");
 	madvise(map, size, MADV_DONTFORK); /* A11.2 */
-	*r = (struct ring){ .map = map, .size = size, .sq = (char *)map + ABI_RINGS, .sq_entries = m->sq_entries,
-		.cq_entries = m->cq_entries, .submit = -1, .watch = -1 };
+	*r = (struct ring){ .peeked = r->peeked, .map = map, .size = size, .sq = (char *)map + ABI_RINGS,
+		.sq_entries = m->sq_entries, .cq_entries = m->cq_entries, .submit = -1, .watch = -1 };
 	r->cq = r->sq + (size_t)m->sq_entries * 64;
 	return 0;
 }
@@ -59,11 +59,13 @@ void ring_close(struct ring *r, bool mapped)
 {
 	if (r->map == NULL)
 		return;
-	if (mapped)
+	if (mapped && r->peeked) /* somebody may be about to look: there stays something to look at, for ever */
+		mmap(r->map, r->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	else if (mapped)
 		munmap(r->map, r->size);
 	close(r->submit);
 	close(r->watch);
-	*r = (struct ring){ .submit = -1, .watch = -1 };
+	*r = (struct ring){ .submit = -1, .watch = -1, .peeked = r->peeked };
 }
 
 /* Whether there is room for so many submissions. */
@@ -103,6 +105,17 @@ void ring_publish(struct ring *r)
 bool ring_ready(const struct ring *r)
 {
 	return r->map != NULL && atomic_load_explicit(word(r, ABI_CQ_TAIL), memory_order_acquire) != r->head;
+}
+
+/* ring_ready of one who has set peeked under the lock, and does not have it now. What it reads may be old: then the
+ * answer is true, or an entry came just now. Unlocked. */
+bool ring_peek(const struct ring *r)
+{
+	char *map = __atomic_load_n(&r->map, __ATOMIC_ACQUIRE);
+	if (map == NULL)
+		return true;
+	uint32_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
+	return atomic_load_explicit((_Atomic uint32_t *)(void *)(map + ABI_CQ_TAIL), memory_order_acquire) != head;
 }
 
 /* Says that we sleep, or wakes (A8.3): what the daemon rang already stays. */

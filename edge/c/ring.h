@@ -13,6 +13,7 @@ struct ring {
 	uint32_t taken;      /* sq_head as it was last seen */
 	int submit, watch;
 	bool broken;
+	bool peeked; /* by threads without the lock: ring_peek */
 	bool dozes; /* as the daemon was told: completions of operations are no reason to wake (A8.3) */
 };
 
@@ -23,6 +24,7 @@ bool ring_room(struct ring *r, uint32_t entries);
 void ring_put(struct ring *r, const void *e);
 void ring_publish(struct ring *r);
 bool ring_ready(const struct ring *r);
+bool ring_peek(const struct ring *r);
 enum ring_sleep { RING_AWAKE, RING_ASLEEP, RING_DOZING };
 void ring_sleep(struct ring *r, enum ring_sleep how);
 bool ring_stir(struct ring *r);

@@ -68,7 +68,7 @@ static bool signals_interrupt(void)
 	return false;
 }
 
-struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
+static struct event *take(struct inbox *b, void (*taken)(struct event *e), const sigset_t *before)
 {
 	lock();
 	b->waiting++;
@@ -77,7 +77,7 @@ struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
 		step();
 		while (b->fd < 0) {
 			unlock();
-			pause();
+			sigsuspend(before);
 			lock();
 		}
 		struct event *e = b->first;
@@ -103,6 +103,26 @@ struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
 			return NULL;
 		}
 	}
+}
+
+/* A signal that comes before the thread sleeps ends the wait all the same, as it would a NIC's: so all are blocked
+ * but while it sleeps. */
+struct event *inbox_take(struct inbox *b, void (*taken)(struct event *e))
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV); /* adopt.c */
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGILL);
+	sigdelset(&all, SIGFPE);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	wait_signals(&before);
+	struct event *e = take(b, taken, &before);
+	int err = errno;
+	wait_signals(NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = err;
+	return e;
 }
 
 void inbox_forget(struct inbox *b, const void *of)

@@ -16,6 +16,7 @@
 #include "lib.h"
 
 enum { TAKE = 64, LOOK_MS = 5, REST_MS = 1000, OPEN_MS = 3000, DEPTH = 4096, NAP_US = 50 };
+enum { QUICK = 16, QUICK_NS = 2000, ALONE_NS = 20000 };
 
 struct lib lib = { .mu = PTHREAD_MUTEX_INITIALIZER };
 void (*lib_lost)(void), (*lib_forking)(void), (*lib_forked)(void), (*lib_retry)(void);
@@ -23,6 +24,8 @@ static bool watching; /* a thread sleeps in the device's descriptor, or is about
 static bool helping;  /* the thread runs */
 static bool resting;  /* and looks only now and then, since the program does */
 static int kick = -1; /* wakes it */
+static __thread const sigset_t *signals; /* that are blocked while this thread waits; NULL: as they are otherwise */
+static int64_t alone_until; /* ns: nobody else wants the core that we poll on. Read without the lock */
 
 void lock(void)
 {
@@ -34,11 +37,16 @@ void unlock(void)
 	pthread_mutex_unlock(&lib.mu);
 }
 
-int64_t now_ms(void)
+static int64_t now_ns(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+int64_t now_ms(void)
+{
+	return now_ns() / 1000000;
 }
 
 void say(const char *format, ...)
@@ -148,6 +156,18 @@ void step(void)
 		wake_thread();
 }
 
+void wait_signals(const sigset_t *blocked)
+{
+	signals = blocked;
+}
+
+/* poll; true: until a signal came. */
+static bool wait_on(struct pollfd *p, nfds_t n, int ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+	return ppoll(p, n, ms < 0 ? NULL : &t, signals) < 0 && errno == EINTR;
+}
+
 /* Waits as the only one who sleeps in the device's descriptor. */
 static bool lead(int fd, int ms)
 {
@@ -158,7 +178,7 @@ static bool lead(int fd, int ms)
 	else if (edge_device_linger(lib.dev))
 		sched_yield();
 	else if (edge_device_arm(lib.dev))
-		cut = poll(p, 2, ms) < 0 && errno == EINTR;
+		cut = wait_on(p, 2, ms);
 	lock();
 	watching = false;
 	edge_device_poll(lib.dev);
@@ -177,7 +197,26 @@ bool wait_for(int fd, int ms)
 	if (leads)
 		return lead(fd, ms);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	return poll(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS) < 0 && errno == EINTR;
+	return wait_on(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS);
+}
+
+/* After QUICK yields in a row that found nobody else on the core a program polls on without calls for ALONE_NS, and so
+ * on: with a core of its own it makes one call in so long. */
+static void yield(void)
+{
+	static __thread unsigned quick;
+	int64_t before = now_ns();
+	sched_yield();
+	int64_t after = now_ns();
+	quick = after - before < QUICK_NS ? quick + 1 : 0;
+	if (quick >= QUICK)
+		__atomic_store_n(&alone_until, after + ALONE_NS, __ATOMIC_RELAXED);
+}
+
+bool alone(void)
+{
+	int64_t until = __atomic_load_n(&alone_until, __ATOMIC_RELAXED);
+	return until != 0 && now_ns() < until;
 }
 
 /* As libedge's own waits do (edge_device_linger): it polls for a moment, and then sleeps until something happens. A
@@ -191,15 +230,17 @@ void give_way(void)
 	watching |= leads;
 	unlock();
 	if (!leads) {
-		sched_yield();
+		yield();
 		return;
 	}
 	struct pollfd p = { .fd = edge_device_fd(lib.dev), .events = POLLIN };
 	struct timespec nap = { .tv_nsec = NAP_US * 1000 };
+	bool was_alone = alone_until != 0;
+	alone_until = 0;
 	if (edge_device_poll(lib.dev) > 0)
 		;
-	else if (edge_device_linger(lib.dev))
-		sched_yield();
+	else if (was_alone || edge_device_linger(lib.dev))
+		yield();
 	else if (edge_device_arm(lib.dev))
 		ppoll(&p, 1, &nap, NULL);
 	lock();

@@ -24,6 +24,7 @@
 #define EDGE_VERBS_LIB_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -83,13 +84,18 @@ struct lib {
 	edge_device *dev;      /* NULL: not attached yet */
 	unsigned char node[8]; /* our identity */
 	unsigned opened;       /* contexts */
-	unsigned polls;        /* calls of the program that took completions */
+	unsigned polls;        /* calls of the program that took completions, about: counted without the lock */
 	unsigned armed;        /* completion queues that are to tell of their next entry */
 	bool starved;          /* work waits that libedge had no room for */
 	bool lost;             /* the daemon has gone; the contexts were told */
 	struct watcher *watchers;
 };
 EXPORT extern struct lib lib;
+
+static inline void polled(void) /* unlocked: a poll more or less is none */
+{
+	__atomic_store_n(&lib.polls, __atomic_load_n(&lib.polls, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
 
 /* lib.c */
 EXPORT int lib_open(void);       /* attaches; 0 or an error of libedge */
@@ -99,7 +105,10 @@ void progress(void);             /* takes the completions that there are */
 EXPORT void step(void);                 /* runs the watchers */
 /* unlocked: until fd is readable (-1: none), something happens, or ms are over; true: until a signal came */
 EXPORT bool wait_for(int fd, int ms);
+/* unlocked: what this thread's wait_for has blocked from now on; NULL: what is blocked anyway */
+void wait_signals(const sigset_t *blocked);
 EXPORT void give_way(void);      /* unlocked: of a thread that polls in vain */
+bool alone(void);                /* unlocked: it need not for now, since nobody else wants its core */
 EXPORT void wake_thread(void);          /* it looks at what has changed */
 EXPORT void watch(struct watcher *w);   /* for ever */
 EXPORT int64_t now_ms(void);

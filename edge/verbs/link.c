@@ -151,7 +151,7 @@ static void dial(struct qp *q)
 	char service[32];
 	struct hello h = { .from = q->qp.qp_num, .to = q->attr.dest_qp_num, .high = PD(q)->high };
 	memcpy(h.magic, magic, 4);
-	edge_dial_options o = { .size = sizeof o, .ordered = 1, .data = &h, .data_size = sizeof h,
+	edge_dial_options o = { .size = sizeof o, .ordered = EDGE_OVERLAP, .data = &h, .data_size = sizeof h,
 		.domain = PD(q)->number };
 	snprintf(service, sizeof service, "ib/%u", q->attr.dest_qp_num >> 12);
 	edge_conn *c;

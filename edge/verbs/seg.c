@@ -2,7 +2,7 @@
  * Segments: the ranges of whole pages that were taken over, which do not overlap. Memory regions share them, since two
  * buffers that malloc gave may share a page. A heap is taken over as a whole, and so is what malloc mapped for one
  * allocation, so that the regions in it lie in one segment each: a peer names a region by one key, which is of one
- * segment.
+ * segment. Of a large allocation that is hardly used yet a part is taken over.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -110,6 +110,21 @@ static bool our_stack(uintptr_t start, uintptr_t end)
 	return start < (uintptr_t)low + size && end > (uintptr_t)low;
 }
 
+/* Whether most of an allocation has never been written to: taking it over would make all of it resident. */
+static bool sparse(uintptr_t start, uintptr_t end)
+{
+	size_t pages = (end - start) / PAGE, there = 0;
+	unsigned char *in = end - start > MOST_HEAP ? malloc(pages) : NULL;
+	if (in != NULL && mincore((void *)start, end - start, in) == 0) {
+		for (size_t i = 0; i < pages; i++)
+			there += in[i] & 1;
+		free(in);
+		return there < pages / 2;
+	}
+	free(in);
+	return false;
+}
+
 /* Takes over what lies between two segments, or all of the heap or the allocation there, if that can be had. */
 static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **made)
 {
@@ -120,6 +135,11 @@ static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **ma
 	uintptr_t from = all.start > low ? all.start : low, to = all.end < high ? all.end : high;
 	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end || our_stack(from, to))
 		return take(dev, start, end, made);
+	if (!heap && end - start < (all.end - all.start) / 2 && sparse(all.start, all.end)) {
+		uintptr_t low_part = start & -(uintptr_t)MOST_HEAP, high_part = (end + MOST_HEAP - 1) & -(uintptr_t)MOST_HEAP;
+		from = low_part > from ? low_part : from;
+		to = high_part < to ? high_part : to;
+	}
 	if (heap) {
 		mallopt(M_TRIM_THRESHOLD, MOST_HEAP); /* what malloc gives back and takes again would be other memory */
 		mallopt(M_MMAP_THRESHOLD, ALONE_FROM); /* and what is beyond its end would lie in a segment of its own */

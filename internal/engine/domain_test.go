@@ -19,10 +19,12 @@ type shared struct {
 
 const sharedBase = 1 << 40
 
-func newShared(t *testing.T) *shared {
+func newShared(t *testing.T) *shared { return newSharedOn(t, inOrder) }
+
+func newSharedOn(t *testing.T, o engine.DialOptions) *shared {
 	t.Helper()
 	r := newRig(t, rigOptions{})
-	s := &shared{rig: r, c: r.connect(engine.DialOptions{Ordered: true}), mem: make([]byte, 4096)}
+	s := &shared{rig: r, c: r.connect(o), mem: make([]byte, 4096)}
 	r.settle()
 	domain := regmem.Domain(1, 1)
 	r.n[1].e.SetDomain(s.c[1], domain)

@@ -415,7 +415,7 @@ func TestEagerImpatient(t *testing.T) {
 func TestEagerFences(t *testing.T) {
 	const ops, size = 3, 128
 	for _, blocksLast := range []bool{false, true} {
-		f := newFencer(t, false, ops, size)
+		f := newFencer(t, anyOrder, ops, size)
 		for _, flags := range flagSets(ops) {
 			for _, arrival := range permutations(ops) {
 				f.fill++

@@ -10,6 +10,13 @@ import (
 	"multiedge/internal/wire"
 )
 
+// How a connection of a test orders its operations.
+var (
+	anyOrder = engine.DialOptions{}
+	inOrder  = engine.DialOptions{Ordered: true}
+	overlaps = engine.DialOptions{Ordered: true, Overlap: true}
+)
+
 // Clause 6.5 for reads: behind a backward fence a read sees every write before it, whichever request arrives first.
 // Clause 6.6: a write behind a forward-fenced read does not reach what the read still has to send.
 func TestReadFences(t *testing.T) {
@@ -22,18 +29,21 @@ func TestReadFences(t *testing.T) {
 	for _, c := range []struct {
 		name, clause string
 		ops          []step
-		ordered      bool
+		how          engine.DialOptions
 		want         []byte // by the read
 	}{
-		{"write, B read", "6.5", []step{{engine.OpWrite, 0}, {engine.OpRead, engine.BackwardFence}}, false, fresh},
-		{"F write, read", "6.6", []step{{engine.OpWrite, engine.ForwardFence}, {engine.OpRead, 0}}, false, fresh},
-		{"F read, write", "6.6", []step{{engine.OpRead, engine.ForwardFence}, {engine.OpWrite, 0}}, false, old},
-		{"read, B write", "6.5", []step{{engine.OpRead, 0}, {engine.OpWrite, engine.BackwardFence}}, false, old},
-		{"ordered write, read", "5.3", []step{{engine.OpWrite, 0}, {engine.OpRead, 0}}, true, fresh},
-		{"ordered read, write", "5.3", []step{{engine.OpRead, 0}, {engine.OpWrite, 0}}, true, old},
+		{"write, B read", "6.5", []step{{engine.OpWrite, 0}, {engine.OpRead, engine.BackwardFence}}, anyOrder, fresh},
+		{"F write, read", "6.6", []step{{engine.OpWrite, engine.ForwardFence}, {engine.OpRead, 0}}, anyOrder, fresh},
+		{"F read, write", "6.6", []step{{engine.OpRead, engine.ForwardFence}, {engine.OpWrite, 0}}, anyOrder, old},
+		{"read, B write", "6.5", []step{{engine.OpRead, 0}, {engine.OpWrite, engine.BackwardFence}}, anyOrder, old},
+		{"ordered write, read", "5.3", []step{{engine.OpWrite, 0}, {engine.OpRead, 0}}, inOrder, fresh},
+		{"ordered read, write", "5.3", []step{{engine.OpRead, 0}, {engine.OpWrite, 0}}, inOrder, old},
+		{"overlapping write, read", "5.3", []step{{engine.OpWrite, 0}, {engine.OpRead, 0}}, overlaps, fresh},
+		{"overlapping read, B write", "5.3", []step{{engine.OpRead, 0}, {engine.OpWrite, engine.BackwardFence}},
+			overlaps, old},
 	} {
 		r := newRig(t, rigOptions{})
-		conn := r.connect(engine.DialOptions{Ordered: c.ordered})
+		conn := r.connect(c.how)
 		mem, key := r.export(1, conn[1], size, both)
 		r.settle()
 		token := uint64(0)

@@ -81,9 +81,9 @@ type fencer struct {
 	fill  byte
 }
 
-func newFencer(t testing.TB, ordered bool, ops, size int) *fencer {
+func newFencer(t testing.TB, o engine.DialOptions, ops, size int) *fencer {
 	f := &fencer{rig: newRig(t, rigOptions{}), size: size}
-	f.c = f.connect(engine.DialOptions{Ordered: ordered})
+	f.c = f.connect(o)
 	f.mem, f.op.Key = f.export(1, f.c[1], ops*size, both)
 	f.settle()
 	return f
@@ -183,11 +183,11 @@ func (f *fencer) deliver(own [][]flight, arrival []int, flags []engine.OpFlags, 
 // order that the fences leave free.
 func TestFencesExhaustive(t *testing.T) {
 	for _, ops := range []int{3, 4} {
-		for _, ordered := range []bool{false, true} {
-			t.Run(fmt.Sprintf("ops=%d,ordered=%v", ops, ordered), func(t *testing.T) {
+		for _, how := range []engine.DialOptions{anyOrder, inOrder, overlaps} {
+			t.Run(fmt.Sprintf("ops=%d,ordered=%v,overlap=%v", ops, how.Ordered, how.Overlap), func(t *testing.T) {
 				t.Parallel()
 				const size = 40
-				f := newFencer(t, ordered, ops, size)
+				f, ordered := newFencer(t, how, ops, size), how.Ordered
 				perms := permutations(ops)
 				for _, flags := range flagSets(ops) {
 					seen := map[string]bool{}
@@ -226,10 +226,11 @@ func TestFencesFragments(t *testing.T) {
 	for _, c := range []struct {
 		ops, frags, runs int // runs 0: all
 	}{{2, 3, 0}, {3, 2, 40}} {
-		for _, ordered := range []bool{false, true} {
-			t.Run(fmt.Sprintf("ops=%d,frames=%d,ordered=%v", c.ops, c.frags, ordered), func(t *testing.T) {
+		for _, how := range []engine.DialOptions{anyOrder, inOrder, overlaps} {
+			name := fmt.Sprintf("ops=%d,frames=%d,ordered=%v,overlap=%v", c.ops, c.frags, how.Ordered, how.Overlap)
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				f := newFencer(t, ordered, c.ops, 1100*c.frags+600)
+				f, ordered := newFencer(t, how, c.ops, 1100*c.frags+600), how.Ordered
 				perms := permutations(c.ops * c.frags)
 				for v, flags := range flagSets(c.ops) {
 					rng := rand.New(rand.NewPCG(uint64(v), 5))

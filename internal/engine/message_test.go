@@ -390,7 +390,7 @@ func TestFencesWithMessages(t *testing.T) {
 	for sends := 1; sends < 1<<ops; sends++ {
 		t.Run(fmt.Sprintf("sends %03b", sends), func(t *testing.T) {
 			t.Parallel()
-			f := newFencer(t, false, ops, size)
+			f := newFencer(t, anyOrder, ops, size)
 			for _, flags := range flagSets(ops) {
 				for _, arrival := range permutations(ops) {
 					own := f.submitMixed(flags, sends)

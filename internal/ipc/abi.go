@@ -66,6 +66,7 @@ const (
 	FeatureDomains  = abi.FeatureDomains
 	FeatureScatter  = abi.FeatureScatter
 	FeatureWords    = abi.FeatureWords
+	FeatureOverlap  = abi.FeatureOverlap
 	ClientFeatures  = abi.ClientFeatures
 	AllFeatures     = abi.AllFeatures
 

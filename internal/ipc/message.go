@@ -62,6 +62,7 @@ type Message struct {
 // Asked is more of a connection that is asked for, or memory.
 type Asked struct {
 	Ordered   bool   // dial
+	Overlap   bool   // dial: of Ordered
 	Scheduler string // dial
 	Caller    uint32 // incoming: 1 + the user who dials, of the same daemon, 0: a peer does
 	Shared           // dial, accept, export

@@ -215,7 +215,7 @@ func TestBadFields(t *testing.T) {
 		{"data that is too long", Message{Kind: KindDial}, 230, 513, 2, "data has 513"},
 		{"text that is too long", Message{Kind: KindRefuse}, 24, 1025, 2, "text has 1025"},
 		{"a name that is not UTF-8", Message{Kind: KindListen}, 16, 0xff<<16 | 1, 8, "service is not UTF-8"},
-		{"an unknown flag of dial", Message{Kind: KindDial}, 24, 3, 4, "flags 0x2"},
+		{"an unknown flag of dial", Message{Kind: KindDial}, 24, 7, 4, "flags 0x4"},
 		{"an unknown flag of register", Message{Kind: KindRegister}, 24, 1 << 31, 4, "flags 0x80000000"},
 		{"an endless timeout", Message{Kind: KindDial}, 16, 1 << 63, 8, "timeout"},
 		{"unknown permissions", Message{Kind: KindExport}, 40, 256, 4, "permissions"},

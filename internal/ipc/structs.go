@@ -46,7 +46,7 @@ func oneRegion(f *body, m *Message) { f.u32(16, &m.Region) } // A5.5
 
 func dialRequest(f *body, m *Message) { // A5.6
 	f.nanoseconds(16, &m.Timeout)
-	f.flags(24, &m.Ordered)
+	f.flags(24, &m.Ordered, &m.Overlap)
 	f.u32(28, &m.Domain)
 	f.name(32, "peer", &m.Peer)
 	f.name(98, "service", &m.Service)

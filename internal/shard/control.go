@@ -87,13 +87,17 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 		return nil, ipc.Errorf(ipc.CodeLimit, "%d dials of %v wait for an answer already; wait for some",
 			c.user.dials.Load(), Owner(c.user.id))
 	}
+	if m.Overlap && (!m.Ordered || c.Features&ipc.FeatureOverlap == 0) {
+		return nil, ipc.Errorf(ipc.CodeInvalid, "OVERLAP stands beside ORDERED, of a client with that feature")
+	}
 	if m.Scheduler != "" {
 		if _, err := sched.New(m.Scheduler); err != nil {
 			return nil, ipc.Errorf(ipc.CodeInvalid, "%v", err)
 		}
 	}
 	id, err := s.eng.Dial(now, m.Peer, m.Service, engine.DialOptions{
-		Ordered: m.Ordered, Data: m.Data, Scheduler: m.Scheduler, Timeout: m.Timeout, Owner: c.owner(),
+		Ordered: m.Ordered, Overlap: m.Overlap, Data: m.Data, Scheduler: m.Scheduler, Timeout: m.Timeout,
+		Owner: c.owner(),
 	})
 	if errors.Is(err, engine.ErrConns) {
 		return nil, ipc.Errorf(ipc.CodeLimit, "this node takes no more connections: %v; close some", err)

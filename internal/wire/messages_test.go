@@ -63,6 +63,8 @@ var messages = []message{
 		"08 00 0005 00000007 00000400 02 6b76 6869", ""},
 	{"open ordered", "5.3", Segment{Kind: KindOpen, Flags: OpenOrdered, From: 7, Window: 2, Name: []byte("s")},
 		"08 01 0002 00000007 00000002 01 73", ""},
+	{"open overlapping", "5.3", Segment{Kind: KindOpen, Flags: OpenOrdered | OpenOverlap, From: 7, Window: 2,
+		Name: []byte("s")}, "08 03 0002 00000007 00000002 01 73", ""},
 	{"accept", "5.1, 5.2", Segment{Kind: KindAccept, Conn: 7, From: 9, Window: 1024, Data: []byte("ok")},
 		"09 00 0002 00000007 00000009 00000400 6f6b", ""},
 	{"refuse", "5.1", Segment{Kind: KindRefuse, Status: 9, Conn: 7, Data: []byte("no")}, "0a 09 0002 00000007 6e6f",

@@ -64,6 +64,7 @@ const (
 	AckNack         = 1 << 0 // clause 3.4, Ack
 	AckMarks        = 1 << 1 // likewise: counts of marks (clause 21.12)
 	OpenOrdered     = 1 << 0 // clause 5.3, Open
+	OpenOverlap     = 1 << 1 // likewise
 	CloseUnanswered = 1 << 0 // clause 5.4, Close
 	KeysReady       = 1 << 0 // clause 10.6, Keys
 	CreditShared    = 1 << 0 // clause 14.5, Credit
@@ -153,7 +154,8 @@ var Layouts = [MaxKinds]Layout{
 	KindOpNak: {Fixed: 12, NoData: true, Put: putOpNak, Next: nextOpNak},
 	KindAck:   {Fixed: ackLen, Put: putAck}, // decoded by Next itself
 
-	KindOpen:     {Fixed: openLen, Reserved: ^uint8(OpenOrdered), Named: true, Put: putOpen, Next: nextOpen},
+	KindOpen: {Fixed: openLen, Reserved: ^uint8(OpenOrdered | OpenOverlap), Named: true, Put: putOpen,
+		Next: nextOpen},
 	KindAccept:   {Fixed: 16, Reserved: 0xff, Put: putAccept, Next: nextAccept},
 	KindRefuse:   {Fixed: 8, Put: putRefuse, Next: nextRefuse},
 	KindClose:    {Fixed: 8, Put: putClose, Next: nextClose},

@@ -87,7 +87,7 @@ func TestSegmentRefused(t *testing.T) {
 		{"ack floor above largest+1", "8.1", "07 00 00 00 00000000 0000000000000001 0000000000000003"},
 		{"ack floor largest+1 with a bitmap", "8.1",
 			"07 00 00 01 00000000 0000000000000001 0000000000000002 0000000000000001"},
-		{"open flag 1", "5.3", "08 02 0002 00000001 00000002 01 61"},
+		{"open flag 2", "5.3", "08 04 0002 00000001 00000002 01 61"},
 		{"open without room for the name length", "3.4 kind 8", "08 00 0000 00000001 00000002 00"},
 		{"open name longer than n", "3.4 kind 8", "08 00 0002 00000001 00000002 02 6161"},
 		{"open name of 65", "3.4 kind 8", "08 00 0042 00000001 00000002 41" + long(65)},

@@ -96,7 +96,7 @@ static void dial(struct id *v)
 {
 	char service[32];
 	const struct qp *q = qp_of(v);
-	edge_dial_options o = { .size = sizeof o, .ordered = 1, .data = &v->ours,
+	edge_dial_options o = { .size = sizeof o, .ordered = EDGE_OVERLAP, .data = &v->ours,
 		.data_size = offsetof(struct greeting, data) + v->ours.size,
 		.domain = q != NULL && !is_ud(q) ? PD(q)->number : 0 };
 	service_of(service, v, &v->id.route.addr.dst_addr);

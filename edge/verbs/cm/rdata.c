@@ -179,9 +179,7 @@ EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 		int64_t left = timeout < 0 ? REST_MS : until - now_ms();
 		if (left <= 0)
 			return 0;
-		lock();
-		lib.polls++;
-		unlock();
+		polled();
 		if (wait_for(-1, others ? OTHERS_MS : left < REST_MS ? (int)left : REST_MS))
 			return look(fds, n, &others) > 0 ? look(fds, n, &others) : fails(EINTR);
 	}

@@ -10,6 +10,8 @@
 struct rs {
 	int fd;
 	bool nonblock, dialling;
+	bool closed;     /* rclose was called; by whoever uses it last it is freed. Under the lock, as users is */
+	unsigned users;  /* threads in raccept */
 	edge_listener *listener;
 	edge_stream *stream;
 	struct sockaddr_storage ours, peer; /* of family 0: there is none */

@@ -146,24 +146,60 @@ static void learn_caller(struct rs *s)
 		read_ip((struct sockaddr *)&s->peer, (unsigned char[16]){ [10] = 0xff, [11] = 0xff }, 0);
 }
 
-EXPORT int raccept(int fd, struct sockaddr *a, socklen_t *size)
+/* Frees a socket that was closed, once no thread uses it. */
+static void rs_free(struct rs *s)
 {
-	struct rs *l = rs_find(fd), *s;
-	edge_stream *stream;
+	if (s->listener != NULL)
+		edge_listener_close(s->listener);
+	if (s->stream != NULL)
+		edge_stream_close(s->stream, -1);
+	free(s);
+}
+
+/* Accepts for a thread; EBADF: another one has closed the listening socket meanwhile. */
+static int next_stream(int fd, edge_stream **stream, struct sockaddr_storage *ours)
+{
+	enum { LOOK_CLOSED_MS = 100 };
+	lock();
+	struct rs *l = rs_find(fd);
+	if (l != NULL)
+		l->users++;
+	unlock();
 	if (l == NULL)
 		return -1;
-	if (l->listener == NULL)
-		return fails(EINVAL);
-	int err = edge_stream_accept(l->listener, &stream, l->nonblock ? 0 : EDGE_FOREVER);
-	if (err != 0)
-		return rs_failed(err);
+	int err = l->listener == NULL ? EDGE_ERR_INVALID : EDGE_ERR_TIMEOUT;
+	bool closed = false;
+	while ((err == EDGE_ERR_TIMEOUT || err == EDGE_ERR_DAEMON_SILENT) && !closed) {
+		err = edge_stream_accept(l->listener, stream, l->nonblock ? 0 : LOOK_CLOSED_MS);
+		lock();
+		closed = l->closed;
+		unlock();
+	}
+	*ours = l->ours;
+	lock();
+	bool last = --l->users == 0 && l->closed;
+	unlock();
+	if (last)
+		rs_free(l);
+	if (closed && err == 0)
+		edge_stream_close(*stream, 0);
+	return closed ? fails(EBADF) : err == EDGE_ERR_INVALID ? fails(EINVAL) : err != 0 ? rs_failed(err) : 0;
+}
+
+EXPORT int raccept(int fd, struct sockaddr *a, socklen_t *size)
+{
+	struct rs *s;
+	edge_stream *stream;
+	struct sockaddr_storage ours;
+	if (next_stream(fd, &stream, &ours) != 0)
+		return -1;
 	int made = rs_new(&s);
 	if (made < 0) {
 		edge_stream_close(stream, 0);
 		return -1;
 	}
 	s->stream = stream;
-	s->ours = l->ours;
+	s->ours = ours;
 	s->peer.ss_family = AF_INET;
 	learn_caller(s);
 	give_address(&s->peer, a, size);
@@ -244,16 +280,19 @@ EXPORT int rshutdown(int fd, int how)
 
 EXPORT int rclose(int fd)
 {
+	lock();
 	struct rs *s = rs_find(fd);
+	bool last = s != NULL && s->users == 0;
+	if (s != NULL) {
+		s->closed = true;
+		sockets[fd] = NULL;
+	}
+	unlock();
 	if (s == NULL)
 		return -1;
-	sockets[fd] = NULL;
-	if (s->listener != NULL)
-		edge_listener_close(s->listener);
-	if (s->stream != NULL)
-		edge_stream_close(s->stream, -1);
 	close(fd);
-	free(s);
+	if (last)
+		rs_free(s);
 	return 0;
 }
 

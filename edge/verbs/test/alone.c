@@ -1,11 +1,14 @@
 /*
- * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, events, signals, gone. Each
- * is described at its function.
+ * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, events, signals, gone,
+ * polls. Each is described at its function.
  */
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -50,6 +53,21 @@ static int forks(void)
 	return 0;
 }
 
+/* MiB of the memory that was taken over with an address; all of it is resident. 0: it was not. */
+static unsigned long taken_mib(const void *at)
+{
+	unsigned long from, to, mib = 0;
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f != NULL && fgets(line, sizeof line, f) != NULL)
+		if (sscanf(line, "%lx-%lx", &from, &to) == 2 && from <= (uintptr_t)at && (uintptr_t)at < to &&
+		    strstr(line, "memfd:edge-verbs") != NULL)
+			mib = (to - from + (1 << 20) - 1) >> 20;
+	if (f != NULL)
+		fclose(f);
+	return mib;
+}
+
 /* Regions of one allocation, of which neighbours share a page and one has them all, have keys each. */
 static int memory(void)
 {
@@ -75,6 +93,14 @@ static int memory(void)
 		CHECK(ibv_dereg_mr(mr[i]) == 0, "ibv_dereg_mr");
 	for (int i = 0; i < PARTS * PART; i++)
 		CHECK(big[i] == 1, "byte %d has changed", i);
+	/* Of an allocation that nobody has written to, only a part is taken over. */
+	enum { HUGE_SIZE = 512 << 20, MOST_MIB = 64 };
+	char *huge = malloc(HUGE_SIZE), *middle = huge + HUGE_SIZE / 2;
+	struct ibv_mr *part = ibv_reg_mr(e.pd, middle, 4096, access);
+	CHECK(part != NULL && taken_mib(middle) > 0 && taken_mib(middle) <= MOST_MIB, "of 512 MiB %lu are taken over",
+	      taken_mib(middle));
+	CHECK(ibv_dereg_mr(part) == 0, "ibv_dereg_mr");
+	free(huge);
 	close_end(&e);
 	puts("memory: ok");
 	return 0;
@@ -169,6 +195,18 @@ static void nothing(int number)
 }
 
 /* A signal ends the wait for an event, as it ends a read. */
+static _Atomic bool raises;
+int fcntl(int fd, int command, ...)
+{
+	va_list va;
+	va_start(va, command);
+	long arg = va_arg(va, long);
+	va_end(va);
+	if (atomic_exchange(&raises, false))
+		raise(SIGUSR1);
+	return (int)syscall(SYS_fcntl, fd, command, arg);
+}
+
 static int signals(void)
 {
 	struct end e = { 0 };
@@ -180,7 +218,10 @@ static int signals(void)
 	void *context;
 	CHECK(channel != NULL && sigaction(SIGALRM, &on, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
 	CHECK(ibv_get_cq_event(channel, &cq, &context) != 0 && errno == EINTR, "%s", strerror(errno));
-	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && ibv_destroy_comp_channel(channel) == 0, "ibv_destroy_comp_channel");
+	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && sigaction(SIGUSR1, &on, NULL) == 0, "no handler");
+	raises = true; /* by the library's call of fcntl, after which it sleeps */
+	CHECK(ibv_get_cq_event(channel, &cq, &context) != 0 && errno == EINTR && !raises, "%s", strerror(errno));
+	CHECK(ibv_destroy_comp_channel(channel) == 0, "ibv_destroy_comp_channel");
 	close_end(&e);
 	puts("signals: ok");
 	return 0;
@@ -233,14 +274,45 @@ static int gone(void)
 	return 0;
 }
 
+/* Polls twice, as one that the kernel ends at any system call but those of read, write and exit. */
+static void *polls_bare(void *arg)
+{
+	struct end *e = arg;
+	struct ibv_wc c;
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+	for (int i = 0; i < 2; i++)
+		if (ibv_poll_cq(e->cq, 1, &c) != 0)
+			syscall(SYS_exit, 0);
+	e->received++;
+	syscall(SYS_exit, 0);
+	return NULL;
+}
+
+/* A poll that finds nothing makes no system call; only a thread that polls on and on gives way. */
+static int polls(void)
+{
+	enum { THREADS = 100 }; /* a call in so many polls would be noticed */
+	struct end e = { 0 };
+	struct ibv_wc c;
+	CHECK(open_end(&e) && ibv_poll_cq(e.cq, 1, &c) == 0, "no device");
+	for (int i = 0; i < THREADS; i++) {
+		pthread_t t;
+		CHECK(pthread_create(&t, NULL, polls_bare, &e) == 0 && pthread_join(t, NULL) == 0, "no thread");
+	}
+	CHECK(e.received == THREADS, "%d threads of %d made a system call", THREADS - (int)e.received, THREADS);
+	close_end(&e);
+	puts("polls: ok");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "memory", memory },
-		{ "itself", itself }, { "events", events }, { "signals", signals }, { "gone", gone } };
+		{ "itself", itself }, { "events", events }, { "signals", signals }, { "gone", gone }, { "polls", polls } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].run();
-	fprintf(stderr, "usage: alone fork | memory | itself | events | signals | gone\n");
+	fprintf(stderr, "usage: alone fork | memory | itself | events | signals | gone | polls\n");
 	return 2;
 }

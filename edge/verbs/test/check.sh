@@ -173,8 +173,11 @@ wait $callers || fail "stranger call"
 wait $server || fail "stranger take"
 echo "datagrams of strangers: ok"
 
-for test in fork memory itself events signals gone; do
+for test in fork memory itself events signals gone polls; do
 	A timeout 30 "$OUT/alone" $test || fail "alone $test"
+done
+for test in fork close; do
+	A timeout 30 "$OUT/sockets" $test 10.78.0.1 || fail "sockets $test"
 done
 fault no_fault 0
 fault cut_link 0

@@ -1,6 +1,7 @@
 #!/bin/sh
 # In the lab: perftest and UCX under edge-verbs beside edgebench and TCP, in turns, ROUNDS times; the medians of the
-# ratios, with the smallest and the largest. PIN=1 gives each host processors of its own (make measure does).
+# ratios, with the smallest and the largest; and how long queue pairs take to be linked, with few regions and many.
+# PIN=1 gives each host processors of its own (make measure does).
 set -eu
 . "$(dirname "$(realpath "$0")")/hosts.sh"
 cd "$LAB_DIR"
@@ -52,7 +53,7 @@ while [ $i -lt "$rounds" ]; do
 		other=$(bench one-way one-way $size throughput_bytes_per_second --region $((2 * size)))
 		row "ib_write_bw / edgebench one-way, $size bytes" bytes/s "$(mib "$verbs")" "$other"
 	done
-	verbs=$(perf 4 ib_read_bw -F -x 0 -D 1 -s 65536)
+	verbs=$(perf 4 ib_read_bw -F -x 0 -D 1 -s 65536 -t 64)
 	other=$(bench read read 65536 throughput_bytes_per_second --region 131072)
 	row "ib_read_bw / edgebench read, 65536 bytes" bytes/s "$(mib "$verbs")" "$other"
 	verbs=$(perf 5 ib_send_lat -F -x 0 -n 3000 -s 8)
@@ -67,6 +68,7 @@ while [ $i -lt "$rounds" ]; do
 	i=$((i + 1))
 done
 kill $bench
+A "$OUT/connect" "$rounds"
 awk -F'|' '{ print $3 / $4 "|" $0 }' rows.txt | sort -t'|' -k2,2 -k1,1g | awk -F'|' '
 	function show() { if (n > 0) printf "%-46s %.2f (%.2f to %.2f); %s and %s %s\n", name, r[int((n + 1) / 2)], r[1], r[n],
 		v[int((n + 1) / 2)], o[int((n + 1) / 2)], unit }

@@ -151,6 +151,7 @@ type Advert struct {
 // DialOptions modify a connection request.
 type DialOptions struct {
 	Ordered   bool   // each operation is applied after the one before it, in both directions
+	Overlap   bool   // of Ordered: but performed once each read and atomic before it is being answered (clause 5.3)
 	Data      []byte // private data for the acceptor, MaxPrivateData bytes at most
 	Scheduler string // of the session, if this dial creates it; empty: Config.Scheduler
 	Timeout   time.Duration

@@ -193,6 +193,7 @@ func (e *Endpoint) onOpen(now mono.Time, s *Session, g *wire.Segment) bool {
 	c.remote, c.send.limit, c.recv.window = g.From, seqnum.Value(min(g.Window, 1<<15)), e.cfg.OpWindow
 	c.recv.limitSent = seqnum.Value(c.recv.window)
 	c.ordered = g.Flags&wire.OpenOrdered != 0
+	c.overlap = c.ordered && g.Flags&wire.OpenOverlap != 0
 	c.dial.service = string(g.Name)
 	s.byRemote[c.remote] = c
 	if full {

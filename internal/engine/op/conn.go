@@ -47,6 +47,7 @@ type Conn struct {
 	remote  uint32 // the peer's number; 0 until known
 	state   connState
 	ordered bool
+	overlap bool // ordered, but an answer need not end before the next operation begins (clause 5.3)
 	owner   fair.Owner
 	share   fair.Share[*Conn] // in s.fair, while there is a session
 	ctl     uint8             // control segments to be sent
@@ -256,7 +257,7 @@ func (c *Conn) enter(op *Op, since mono.Time) {
 			c.gatherAhead(o, op)
 		}
 	}
-	if c.ordered {
+	if c.ordered && !c.overlap {
 		o.op.Flags |= BackwardFence
 	}
 	o.flags = uint8(o.op.Flags&(BackwardFence|ForwardFence|Notify))*wire.SegBackward | uint8(o.op.Flags&strict)

@@ -163,7 +163,7 @@ func (e *Endpoint) NewDial(now mono.Time, peer, service string, o DialOptions) (
 	if wait <= 0 {
 		wait = e.cfg.DialTime
 	}
-	c.state, c.ordered = connDialing, o.Ordered
+	c.state, c.ordered, c.overlap = connDialing, o.Ordered, o.Ordered && o.Overlap
 	c.dial.peer, c.dial.service, c.dial.ping, c.dial.sched = peer, service, o.Ping, o.Scheduler
 	c.dial.data = append([]byte(nil), o.Data...)
 	c.dial.deadline = now.Add(min(wait, math.MaxInt64/2))

@@ -175,6 +175,9 @@ func (c *Conn) control(w *build.Frame) bool {
 			if c.ordered {
 				g.Flags = wire.OpenOrdered
 			}
+			if c.overlap {
+				g.Flags |= wire.OpenOverlap
+			}
 		case ctlAccept:
 			*g = wire.Segment{Kind: wire.KindAccept, Conn: c.remote, From: uint32(c.ID), Window: uint32(c.recv.window),
 				Data: c.dial.data}

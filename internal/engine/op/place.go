@@ -40,6 +40,7 @@ const (
 // rops.
 type recvSide struct {
 	base, top    seqnum.Value
+	turn         seqnum.Value // where answers overlap: those before it are applied, or being answered; see nextTurn
 	window       int          // how far from recv.base operations are taken
 	rops         []recvOp     // ring of [recv.base, recv.top), its length a power of two or 0
 	appliedAhead int          // applied operations in (recv.base, recv.top)
@@ -170,10 +171,29 @@ func (c *Conn) allowed(g *segment) bool {
 	if g.flags&wire.SegBackward != 0 && g.op != c.recv.base {
 		return false
 	}
+	if c.overlap && g.op != c.nextTurn() {
+		return false
+	}
 	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.recv.base) && c.rop(g.fence).state != ropApplied {
 		return false
 	}
 	return !g.kind.Message() || c.recv.stopped || c.decided(g)
+}
+
+// nextTurn returns the first of the peer's operations that is neither applied nor being answered: where answers overlap
+// it is the one to be performed next (clause 5.3).
+func (c *Conn) nextTurn() seqnum.Value {
+	r := &c.recv
+	if r.turn.Before(r.base) {
+		r.turn = r.base
+	}
+	for r.turn.Before(r.top) {
+		if st := c.rop(r.turn).state; st != ropAnswering && st != ropApplied {
+			break
+		}
+		r.turn++
+	}
+	return r.turn
 }
 
 // perform hands a request that no fence forbids to its kind. An operation of which parts are in place is of their kind:
@@ -191,6 +211,9 @@ func (c *Conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 	received, lack := kinds[g.kind].deliver(c, now, o, g)
 	if lack != nil {
 		return c.parkSegment(now, g, regmem.WriteTarget, lack.wait)
+	}
+	if c.overlap && o.state == ropAnswering && c.recv.held > 0 {
+		c.release(now)
 	}
 	return received
 }
@@ -345,14 +368,17 @@ func (c *Conn) hold(o *recvOp, g *segment) bool {
 	h.data, h.lasting = append([]byte(nil), g.data...), true
 	o.keep(h)
 	c.recv.held++
-	if g.loose() {
+	if c.loose(g) {
 		c.recv.heldFence++
 	}
 	return true
 }
 
-// loose reports whether a held segment may be performed before all operations before its own are applied.
-func (g *segment) loose() bool {
+// loose reports whether a held segment may be performed though it is not its operation's turn.
+func (c *Conn) loose(g *segment) bool {
+	if c.overlap {
+		return false
+	}
 	return g.flags&wire.SegFenced != 0 || g.kind.Message() && g.flags&wire.SegBackward == 0
 }
 
@@ -369,7 +395,7 @@ func (c *Conn) dropHeld(o *recvOp) {
 func (c *Conn) unhold(h *heldSegment) {
 	c.charge(-len(h.data) - heldOverhead)
 	c.recv.held--
-	if h.loose() {
+	if c.loose(&h.segment) {
 		c.recv.heldFence--
 	}
 }
@@ -385,7 +411,11 @@ func (c *Conn) release(now mono.Time) {
 	for c.recv.again && c.recv.held > 0 {
 		c.recv.again = false
 		if c.recv.heldFence == 0 {
-			c.releaseOp(now, c.recv.base)
+			op := c.recv.base
+			if c.overlap {
+				op = c.nextTurn()
+			}
+			c.releaseOp(now, op)
 			continue
 		}
 		for op := c.recv.base; op.Before(c.recv.top) && c.recv.held > 0; op++ {
