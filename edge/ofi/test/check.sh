@@ -99,11 +99,11 @@ done
 echo "pair: ok"
 hostile
 echo "hostile: ok"
-for p in "pair 60000" "sided 5000"; do
-	fault cut_link 0 $p
-	fault kill_server 1 $p
-	fault restart_a 1 $p
-	fault restart_b 1 $p
+for flood in "pair 60000" "sided 5000"; do
+	fault cut_link 0 $flood
+	fault kill_server 1 $flood
+	fault restart_a 1 $flood
+	fault restart_b 1 $flood
 done
 
 pingpong() { # ENDPOINT PROVIDER
