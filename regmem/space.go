@@ -96,21 +96,21 @@ type SpaceCounters struct {
 	Wasted     uint64 // of those, evicted unused
 }
 
-// Add adds another's.
-func (c *SpaceCounters) Add(o *SpaceCounters) {
-	c.Lookups += o.Lookups
-	c.Hits += o.Hits
-	c.Soft += o.Soft
-	c.Cold += o.Cold
-	c.Capacity += o.Capacity
-	c.Pins += o.Pins
-	c.PinsFailed += o.PinsFailed
-	c.Unpins += o.Unpins
-	c.Evictions += o.Evictions
-	c.Full += o.Full
-	c.Prefetched += o.Prefetched
-	c.Used += o.Used
-	c.Wasted += o.Wasted
+// Advance adds what another's have become since they were then.
+func (c *SpaceCounters) Advance(then, o *SpaceCounters) {
+	c.Lookups += o.Lookups - then.Lookups
+	c.Hits += o.Hits - then.Hits
+	c.Soft += o.Soft - then.Soft
+	c.Cold += o.Cold - then.Cold
+	c.Capacity += o.Capacity - then.Capacity
+	c.Pins += o.Pins - then.Pins
+	c.PinsFailed += o.PinsFailed - then.PinsFailed
+	c.Unpins += o.Unpins - then.Unpins
+	c.Evictions += o.Evictions - then.Evictions
+	c.Full += o.Full - then.Full
+	c.Prefetched += o.Prefetched - then.Prefetched
+	c.Used += o.Used - then.Used
+	c.Wasted += o.Wasted - then.Wasted
 }
 
 // Space is the table of a space: it decides what is pinned and has a pinner do it. It implements Backing. Pure; the

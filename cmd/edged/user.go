@@ -84,7 +84,7 @@ func giveFiles(cfg *config.Config, who account) error {
 	if err := given(cfg.KeyFile, who); err != nil {
 		return err
 	}
-	if own, err := rootOwns(state); err == nil && own {
+	if rootOwns(state) {
 		if err := os.Chmod(state, 0o700); err != nil {
 			return err
 		}
@@ -101,22 +101,40 @@ func given(path string, who account) error {
 	return nil
 }
 
-// give changes the owner of a file or directory that is root's; another's is left alone.
+// give changes the owner of a file or directory that is root's; another's is left alone. A file with a second name may
+// be any file of root's: who may write to the directory can have made that name. What is looked at is what is given.
 func give(path string, who account) error {
-	own, err := rootOwns(path)
-	if err != nil || !own {
-		return err
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return os.Lchown(path, who.uid, who.gid)
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	file, dir := st.Mode&unix.S_IFMT == unix.S_IFREG, st.Mode&unix.S_IFMT == unix.S_IFDIR
+	switch {
+	case st.Uid != 0 || !file && !dir:
+		return nil
+	case file && st.Nlink != 1:
+		return fmt.Errorf("%s has %d names (hard links) and would be given away under all of them; copy it, and put "+
+			"the copy in its place", path, st.Nlink)
+	}
+	if err := unix.Fchownat(fd, "", who.uid, who.gid, unix.AT_EMPTY_PATH); err != nil {
+		return &fs.PathError{Op: "chown", Path: path, Err: err}
+	}
+	return nil
 }
 
-func rootOwns(path string) (bool, error) {
+// rootOwns reports whether a directory is root's.
+func rootOwns(path string) bool {
 	st, err := os.Lstat(path)
 	if err != nil {
-		return false, err
+		return false
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && sys.Uid == 0 && (st.IsDir() || st.Mode().IsRegular()), nil
+	return ok && sys.Uid == 0 && st.IsDir()
 }
 
 // setIdentity changes user, groups and capabilities of the calling thread alone. Ambient capabilities outlive execve

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -76,6 +77,36 @@ func TestBecomesAnotherUser(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file of root's with a second name is not given away: it may be any file, linked by who writes to the directory.
+func TestLinkedFilesAreKept(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // gives nothing away
+	}
+	dir := t.TempDir()
+	secret, key := filepath.Join(dir, "secret"), filepath.Join(dir, "key")
+	must(t, os.WriteFile(secret, nil, 0o600))
+	must(t, os.Link(secret, key))
+	owner := func() uint32 {
+		st, err := os.Stat(key)
+		must(t, err)
+		return st.Sys().(*syscall.Stat_t).Uid
+	}
+	if err := given(key, account{9469, 9469}); err == nil || !strings.Contains(err.Error(), "2 names") || owner() != 0 {
+		t.Errorf("a file with two names: %v; it belongs to user %d", err, owner())
+	}
+	must(t, os.Remove(secret))
+	if err := given(key, account{9469, 9469}); err != nil || owner() != 9469 {
+		t.Errorf("a file with one name: %v; it belongs to user %d", err, owner())
+	}
+	link := filepath.Join(dir, "link")
+	must(t, os.WriteFile(secret, nil, 0o600))
+	must(t, os.Symlink(secret, link))
+	must(t, errors.Join(given(link, account{9469, 9469}), given(filepath.Join(dir, "none"), account{9469, 9469})))
+	if st, err := os.Stat(secret); err != nil || st.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("what a symbolic link names was given away, or %v", err)
 	}
 }
 

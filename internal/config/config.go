@@ -124,7 +124,7 @@ type Limits struct {
 	Clients        int `toml:"clients"`          // attached at once; default: 256, or fewer where RLIMIT_NOFILE is low
 	ClientsPerUser int `toml:"clients_per_user"` // default: 128
 	Regions        int `toml:"regions"`          // per client; default: 4096
-	Exports        int `toml:"exports"`          // per client; default: 16384
+	Exports        int `toml:"exports"`          // per client, and 4 times as many per user; default: 16384
 	Conns          int `toml:"conns"`            // per client; default: 16384
 	Dials          int `toml:"dials"`            // that wait for an answer, per client; default: 4096
 	Services       int `toml:"services"`         // per client; default: 256

@@ -71,15 +71,27 @@ func (c *Config) AboveRoom() (list []string) {
 	return list
 }
 
-// clientRoom is how many clients there are descriptors for: RLIMIT_NOFILE without the open descriptors and one part in
-// eight, for links and files.
+// clientRoom is how many clients there are descriptors for: RLIMIT_NOFILE without the open descriptors, those for
+// spaces, and one part in eight, for links and files.
 func clientRoom() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return MaxLimit
 	}
 	most := int(min(limit.Cur, 1<<30))
-	return max((most-openDescriptors()-most/8-MoreControls)/filesPerClient, 1)
+	return max((most-openDescriptors()-most/8-most/spaceFiles-MoreControls)/filesPerClient, 1)
+}
+
+// spaceFiles is the part of the descriptors that spaces may hold: one in so many.
+const spaceFiles = 4
+
+// SpaceRoom is how many spaces there are descriptors for. Each holds one as long as it is there.
+func SpaceRoom() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return MaxLimit
+	}
+	return max(int(min(limit.Cur, 1<<30))/spaceFiles, 1)
 }
 
 func openDescriptors() int {

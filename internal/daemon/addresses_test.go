@@ -1,11 +1,15 @@
 package daemon
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
+
+	"golang.org/x/sys/unix"
 )
 
 // Spaces cost hardly anything but addresses, which the whole process shares: a user who maps all he can leaves most of
@@ -77,5 +81,37 @@ func TestSpacesOfAllUsersLeaveAddresses(t *testing.T) {
 	give[1]()
 	if n, _ := all.mapped.Used(); n != 0 {
 		t.Errorf("%d bytes are charged still", n)
+	}
+}
+
+// Spaces leave descriptors: all together have a quarter of those that the process may have, one user's an eighth.
+func TestSpacesLeaveDescriptors(t *testing.T) {
+	var was unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: was.Max}))
+	all := newAccounts(config.Limits{Clients: 9, ClientsPerUser: 9, Requests: 1, Pinned: math.MaxInt64})
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	var give []func()
+	for uid, want := range []int{256 / 8, 256 / 8, 0} {
+		u, err := all.enter(uint32(uid))
+		must(t, err)
+		had := 0
+		for ; had <= 256; had++ {
+			var release func()
+			if release, err = u.addresses(1 << 20); err != nil {
+				break
+			}
+			give = append(give, release)
+		}
+		e, ok := errors.AsType[*ipc.Error](err)
+		if had != want || !ok || e.Code != ipc.CodeLimit || !strings.Contains(e.Text, "LimitNOFILE") {
+			t.Errorf("user %d has %d spaces, want %d; then %v", uid, had, want, err)
+		}
+	}
+	for _, release := range give {
+		release()
+	}
+	if bytes, n := all.mapped.Used(); bytes != 0 || n != 0 {
+		t.Errorf("%d bytes in %d spaces are charged still", bytes, n)
 	}
 }

@@ -274,8 +274,37 @@ func (d *Daemon) stop(shardDone chan struct{}) {
 		ss.end()
 	}
 	d.mu.Unlock()
-	d.tasks.Wait()
+	if !d.tasksEnd() {
+		d.log.Error("clients whose memory cannot be released keep the process from ending, and nothing else: a file "+
+			"system of theirs does not answer; abort it (/sys/fs/fuse/connections/*/abort)", "after", stopPatience)
+		d.unlock() // alone: what the others use stays
+		return
+	}
 	d.closeFiles()
+}
+
+// stopPatience is how long a daemon that stops waits for what clients can delay as long as they like: a client that may
+// mount FUSE has the kernel wait for it where the daemon closes a descriptor of its memory.
+const stopPatience = 5 * time.Second
+
+// tasksEnd waits until all tasks have ended. It reports false where a daemon with clients of other processes has waited
+// for stopPatience.
+func (d *Daemon) tasksEnd() bool {
+	if d.listener == nil {
+		d.tasks.Wait()
+		return true
+	}
+	ended := make(chan struct{})
+	go func() {
+		d.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-d.keeper.after(stopPatience):
+		return false
+	}
 }
 
 // Close releases a Daemon that was never run.
@@ -293,6 +322,12 @@ func (d *Daemon) Close() {
 }
 
 func (d *Daemon) closeFiles() {
+	d.unlock()
+	d.closeNamespace()
+}
+
+// unlock lets another daemon use the socket and the key.
+func (d *Daemon) unlock() {
 	if d.keyLock != nil {
 		d.keyLock.Close()
 		d.keyLock = nil
@@ -301,7 +336,6 @@ func (d *Daemon) closeFiles() {
 		d.lock.Close()
 		d.lock = nil
 	}
-	d.closeNamespace()
 }
 
 func (d *Daemon) closeNamespace() {

@@ -98,8 +98,11 @@ func (ss *controlConn) startCourier() error {
 	}
 	err := ss.d.pins.couriers.enter(ss.owner, ss.d.accounts.Admitted().Couriers)
 	if err == nil {
-		if err = ss.shard.Carry(ss.client, ss.brought); err == nil {
-			ss.brought, ss.carried = 0, true
+		if err = ss.shard.Carry(ss.client, ss.brought); err == nil || errors.Is(err, shard.ErrStopped) {
+			ss.brought = 0
+		}
+		if err == nil {
+			ss.carried = true
 			return nil
 		}
 		ss.d.pins.couriers.leave(ss.owner)

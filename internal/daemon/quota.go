@@ -23,7 +23,8 @@ type accounts struct {
 	total  int
 	memory *regmem.Quota // of all users
 	filled *regmem.Quota // likewise: what spaces were filled with
-	mapped *regmem.Quota // likewise: what spaces could be filled with
+	mapped *regmem.Quota // likewise: what spaces could be filled with, and how many there are
+	spaces int           // that all users may have; a user may have half as many
 	queues atomic.Int64  // bytes of memory that are no region's
 	users  map[uint32]*account
 	pacing pacing // outlives accounts, or a user would get a fresh pacer by attaching again
@@ -42,9 +43,10 @@ type account struct {
 
 func newAccounts(l config.Limits) *accounts {
 	regmem.Spare(uint64(l.Reserve))
-	return &accounts{owners: owners{directory: newDirectory()}, limits: l,
+	spaces := config.SpaceRoom()
+	return &accounts{owners: owners{directory: newDirectory()}, limits: l, spaces: spaces,
 		memory: regmem.NewQuota(sizeInt(l.PinnedTotal), l.RegionsTotal),
-		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0), mapped: regmem.NewQuota(mostMapped, 0),
+		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0), mapped: regmem.NewQuota(mostMapped, spaces),
 		users: map[uint32]*account{}, pacing: pacing{of: map[uint32]*pacers{}}}
 }
 
@@ -105,21 +107,34 @@ func (u *account) fill(bytes int) error {
 // process.
 const mostMapped = 2 * regmem.MaxSpace
 
-// addresses charges a user, and all users together, for the size of a space. release undoes it.
+// addresses charges a user, and all users together, for a space of so many bytes, and its descriptor. release undoes
+// it.
 func (u *account) addresses(bytes int) (release func(), err error) {
-	if u.mapped.Charge(bytes, 0) != nil {
-		return nil, ipc.Errorf(ipc.CodeLimit, "the spaces of %v would have more than %d bytes together; map "+
-			"less, or deregister some", shard.Owner(u.uid), mostMapped/2)
+	if err := u.mapped.Charge(bytes, 1); err != nil {
+		return nil, noSpace(err, fmt.Sprintf("the spaces of %v", shard.Owner(u.uid)), "deregister some")
 	}
-	if u.all.mapped.Charge(bytes, 0) != nil {
-		u.mapped.Uncharge(bytes, 0)
-		return nil, ipc.Errorf(ipc.CodeLimit, "the spaces of all users would have more than %d bytes together; map "+
-			"less, or try again when others have deregistered some", mostMapped)
+	if err := u.all.mapped.Charge(bytes, 1); err != nil {
+		u.mapped.Uncharge(bytes, 1)
+		return nil, noSpace(err, "the spaces of all users", "try again when others have deregistered some")
 	}
 	return func() {
-		u.mapped.Uncharge(bytes, 0)
-		u.all.mapped.Uncharge(bytes, 0)
+		u.mapped.Uncharge(bytes, 1)
+		u.all.mapped.Uncharge(bytes, 1)
 	}, nil
+}
+
+// noSpace says why there cannot be another space.
+func noSpace(err error, whose, do string) error {
+	q, ok := errors.AsType[*regmem.QuotaError](err)
+	if ok && q.What == "regions" {
+		return ipc.Errorf(ipc.CodeLimit, "%s are %d already, and each holds a descriptor of the daemon; %s, or raise "+
+			"LimitNOFILE in the unit (ulimit -n)", whose, q.Used, do)
+	}
+	if ok {
+		return ipc.Errorf(ipc.CodeLimit, "%s would have more than %d bytes together; map less, or %s", whose, q.Limit,
+			do)
+	}
+	return ipc.Errorf(memoryCode(err), "%v", err)
 }
 
 // pages is bytes as a quota counts them.
@@ -152,7 +167,7 @@ func (a *accounts) enter(uid uint32) (*account, error) {
 			held:   shard.NewUser(uid),
 			memory: regmem.NewQuota(sizeInt(a.limits.Pinned), a.limits.RegionsPerUser),
 			filled: regmem.NewQuota(sizeInt(a.limits.Filled), 0),
-			mapped: regmem.NewQuota(mostMapped/2, 0),
+			mapped: regmem.NewQuota(mostMapped/2, (a.spaces+1)/2),
 			all:    a,
 		}
 		a.users[uid] = u

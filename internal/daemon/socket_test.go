@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
@@ -33,6 +34,33 @@ func run(t *testing.T, cfg config.Config) (stop func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// What a client can delay without end does not keep the next daemon from starting.
+func TestStopDoesNotWaitForEver(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "edged.sock")
+	cfg := keyed(t, config.Config{Socket: socket, Links: []config.Link{{Name: "mem"}}})
+	late := make(chan time.Time)
+	close(late)
+	d, err := New(cfg, Options{Log: logTo(t), Open: memoryLink,
+		after: func(time.Duration) <-chan time.Time { return late }})
+	must(t, err)
+	stuck := make(chan struct{})
+	defer close(stuck)
+	d.tasks.Go(func() { <-stuck })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	select {
+	case err := <-ended:
+		must(t, err)
+	case <-time.After(deadline):
+		t.Fatal("it waits for what does not end")
+	}
+	next, err := New(cfg, Options{Log: logTo(t), Open: memoryLink})
+	must(t, err)
+	next.Close()
 }
 
 func TestOneDaemonPerSocket(t *testing.T) {

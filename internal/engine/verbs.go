@@ -41,6 +41,9 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, o *Op) bool { return e.ops.S
 // Close ends the connection once everything submitted has completed; EvClosed follows.
 func (e *Endpoint) Close(now mono.Time, id ConnID) { e.ops.Close(now, id) }
 
+// ConnsLeft is how many connections more the endpoint has room for.
+func (e *Endpoint) ConnsLeft() int { return e.ops.ConnsLeft() }
+
 // Abort ends the connection at once: operations in flight complete with st, the peer is told, EvClosed follows.
 func (e *Endpoint) Abort(now mono.Time, id ConnID, st Status) { e.ops.Abort(now, id, st) }
 

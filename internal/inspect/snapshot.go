@@ -45,8 +45,6 @@ const mostNames = PageRoom / 2 / (6*ipc.MaxName + 3)
 func (p *part) show(number int, v *shard.View) {
 	p.Status.Draining, p.Status.Evictions, p.Status.Exports = v.Draining, v.Evictions, v.Exports
 	p.Status.Calls = countsOf(v.Calls)
-	p.Status.Spaces = SpacesStatus{Spaces: v.Spaces.Spaces, PinnedBytes: v.Spaces.Pinned,
-		Counters: countsOf(v.Spaces.Counts)}
 	for i := range v.Links {
 		p.Links = append(p.Links, linkStatus(&v.Links[i]))
 	}

@@ -175,5 +175,11 @@ func (in *Inspector) copyShard(s *shard.Shard, p *part) error {
 			}
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.Do(func(mono.Time) { // what the walk through the regions found
+		v := s.LookAtSpaces()
+		p.Status.Spaces = SpacesStatus{Spaces: v.Spaces, PinnedBytes: v.Pinned, Counters: countsOf(v.Counts)}
+	})
 }

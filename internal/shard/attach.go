@@ -140,9 +140,9 @@ func (s *Shard) evict(c *Client, why string) {
 }
 
 // reapRegions goes twice through the places of a dead client's regions, of them and of keys so many at most: it revokes
-// the keys of all, and then, once nothing can begin to use them, finds that none is in use any more. It returns how
-// many. The client is done with when c.reaped says so (inUse).
-func (s *Shard) reapRegions(c *Client, most int) (n int) {
+// the keys of all, and then, once nothing can begin to use them, drops each that is not in use any more. It returns
+// how many. The client is done with when c.reaped says so (inUse).
+func (s *Shard) reapRegions(now mono.Time, c *Client, most int) (n int) {
 	places := len(c.regions.slots)
 	for n < most && c.reaped < 2*places {
 		again := c.reaped >= places
@@ -154,6 +154,9 @@ func (s *Shard) reapRegions(c *Client, most int) (n int) {
 			n += s.grants.RevokeRegion(r, most-n)
 			if r.Granted() || again && r.InFlight > 0 {
 				break
+			}
+			if again {
+				s.dropReaped(now, r)
 			}
 		}
 		c.reaped++
@@ -173,8 +176,8 @@ func (s *Shard) reapClients(now mono.Time) (more bool) {
 			continue
 		}
 		most -= s.dropConns(now, c, most)
-		if most -= s.reapRegions(c, most); !s.inUse(c) {
-			s.free(now, c)
+		if most -= s.reapRegions(now, c, most); !s.inUse(c) {
+			s.free(c)
 		}
 	}
 	return most == 0
@@ -191,16 +194,20 @@ func (c *Client) busy() bool {
 	return len(c.conns) > 0 || c.flight.inflight+c.receives.posted > 0
 }
 
-// free forgets a dead client; its owner unmaps what it had.
-func (s *Shard) free(now mono.Time, c *Client) {
-	c.regions.all(func(r *regmem.Region) {
-		s.dropReferring(r.Mem.Bytes())
-		s.exchange.remove(r)
-		s.dropSpace(now, r)
-	})
+// dropReaped lets go of a region of a dead client, which stays in the client's set for its owner to unmap. It may be
+// called again.
+func (s *Shard) dropReaped(now mono.Time, r *regmem.Region) {
+	s.dropReferring(r.Mem.Bytes())
+	s.exchange.remove(r)
+	s.dropSpace(now, r)
+}
+
+// free forgets a dead client whose regions were dropped; its owner unmaps what it had, once nobody rings it any more.
+func (s *Shard) free(c *Client) {
 	s.clients.list[c.slot] = nil
 	s.clients.woken = slices.DeleteFunc(s.clients.woken, func(o *Client) bool { return o == c })
 	s.clients.dying--
+	c.exported(-c.exports) // those of connections that were forgotten before their keys
 	s.countUsers()
 	c.ring.ended(func() { close(c.gone) })
 }

@@ -53,7 +53,7 @@ type Client struct {
 	msgs    []*ipc.Message // said in this iteration, sent after the completion ring is published
 	touched bool
 	reaped  int           // places of regions that were looked at since it died, twice each (reapRegions)
-	gone    chan struct{} // closed when nothing of the client is in use any more
+	gone    chan struct{} // closed when nothing of the client is in use any more, its doorbell neither
 }
 
 // submissions is what was taken from the client's ring and waits.
@@ -175,6 +175,8 @@ type User struct {
 	ops   atomic.Int64 // in flight
 	dials atomic.Int64 // that were not answered
 
+	exports atomic.Int64
+
 	unread atomic.Int64 // messages that wait for them
 }
 
@@ -203,6 +205,12 @@ func NewClient(l Label, u *User, out *Outbox, rings *ipc.Rings, submit, ring *ip
 // owner is who the engine shares out turns to: users, and their clients. Number 0 is the daemon's own.
 func (c *Client) owner() engine.Owner {
 	return engine.Owner{User: uint64(c.user.id) + 1, Client: uint64(c.slot)}
+}
+
+// exported counts exports of the client, or fewer.
+func (c *Client) exported(n int) {
+	c.exports += n
+	c.user.exports.Add(int64(n))
 }
 
 // lookup finds a connection by the number the client uses, which is the engine's.

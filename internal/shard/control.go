@@ -54,7 +54,8 @@ const maxDials = 1 << 14
 // errDraining refuses what is new.
 var errDraining = ipc.Errorf(ipc.CodeDraining, "the daemon is being drained and takes nothing new")
 
-// connRoom says which limit keeps a client from having one more connection, and how to go on; nil: none does.
+// connRoom says which limit keeps a client from having one more connection, and how to go on; nil: none does. Of the
+// table of the shard, which all users share, a user may have as much as he leaves to others.
 func (s *Shard) connRoom(c *Client) error {
 	switch uid := c.user.id; {
 	case len(c.conns) >= s.limits.Conns:
@@ -64,7 +65,21 @@ func (s *Shard) connRoom(c *Client) error {
 		return ipc.Errorf(ipc.CodeLimit, "the clients of %v have %d connections already; close some or raise "+
 			"limits.conns_per_user", Owner(uid), c.user.conns.Load())
 	}
+	if left := s.eng.ConnsLeft(); c.user.conns.Load() >= int64(left) && s.connsOf(c.user) >= left {
+		return ipc.Errorf(ipc.CodeLimit, "this node has room for %d connections more, and the clients of %v have as "+
+			"many already; close some", left, Owner(c.user.id))
+	}
 	return nil
+}
+
+// connsOf is how many connections of this shard the clients of a user have.
+func (s *Shard) connsOf(u *User) (n int) {
+	for _, c := range s.clients.list {
+		if c != nil && c.user == u {
+			n += len(c.conns)
+		}
+	}
+	return n
 }
 
 // Dial asks a peer for a connection; the reply comes when it answers.
@@ -252,7 +267,7 @@ func (s *Shard) Export(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, 
 	if err != nil {
 		return nil, grantError(err)
 	}
-	c.exports++
+	c.exported(1)
 	number, ok := s.eng.Advertise(now, cn.id,
 		engine.Advert{Name: m.Name, Key: key, Size: m.Size, Perm: regmem.Perm(m.Perm)})
 	if !ok {
@@ -264,6 +279,9 @@ func (s *Shard) Export(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, 
 	reply.Conn, reply.Key, reply.Size = m.Conn, uint64(key), m.Size
 	return reply, nil
 }
+
+// exportShare is how many times limits.exports the clients of a user may have together.
+const exportShare = 4
 
 // exportable returns the region that is to be exported.
 func (s *Shard) exportable(c *Client, m *ipc.Message) (*regmem.Region, error) {
@@ -277,6 +295,10 @@ func (s *Shard) exportable(c *Client, m *ipc.Message) (*regmem.Region, error) {
 	case c.exports >= s.limits.Exports:
 		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d exports already; revoke some or raise limits.exports",
 			c.exports)
+	case c.user.exports.Load() >= exportShare*int64(s.limits.Exports):
+		return nil, ipc.Errorf(ipc.CodeLimit, "the clients of %v have %d exports already; revoke some or raise "+
+			"limits.exports, of which a user has %d times as many", Owner(c.user.id), c.user.exports.Load(),
+			exportShare)
 	}
 	return r, nil
 }
@@ -299,7 +321,7 @@ func (s *Shard) exportShared(c *Client, r *regmem.Region, m *ipc.Message) (*ipc.
 	if err != nil {
 		return nil, grantError(err)
 	}
-	c.exports++
+	c.exported(1)
 	reply := m.Reply()
 	reply.Key, reply.Size = uint64(key), m.Size
 	return reply, nil

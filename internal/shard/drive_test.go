@@ -55,13 +55,20 @@ func alone(t *testing.T, drv linkdrv.Driver) (s *Shard, stop func()) {
 	return s, stop
 }
 
-// unstarted makes such a shard.
-func unstarted(t *testing.T, drv linkdrv.Driver) *Shard {
+// settings are those of such a shard.
+func settings(t *testing.T) config.Config {
 	t.Helper()
 	cfg := config.Config{Name: "alone", Links: []config.Link{{Name: "q"}}, Poll: "block", Security: config.Plaintext}
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
 	}
+	return cfg
+}
+
+// unstarted makes such a shard.
+func unstarted(t *testing.T, drv linkdrv.Driver) *Shard {
+	t.Helper()
+	cfg := settings(t)
 	s, err := New(Options{Config: &cfg, Node: engine.NodeID{1}, Epoch: 1, Seed: 1, Services: NewServices(),
 		Log: slog.New(slog.DiscardHandler), Tell: func(Notice) {}, Reopen: func(string) {},
 		Close: func(drv linkdrv.Driver) { drv.Close() }})

@@ -329,9 +329,9 @@ func (s *Shard) endSome(u *User, most int) {
 // unexported is told by the table of a grant that ended.
 func (s *Shard) unexported(owner uint64, mem []byte) {
 	if slot, _, shared := regmem.DomainOf(owner); shared {
-		s.clients.list[slot].exports--
+		s.clients.list[slot].exported(-1)
 	} else if cn := s.clients.conns[engine.ConnID(owner)]; cn != nil {
-		cn.client.exports--
+		cn.client.exported(-1)
 	}
 	if s.links.blockedLinks > 0 {
 		s.clients.revoked = append(s.clients.revoked, mem)

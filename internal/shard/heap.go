@@ -25,7 +25,8 @@ type later struct {
 	say  *ipc.Message // nil: done
 }
 
-// Carry has a courier carry for the client, whose process's memory fd is. After an error fd is the caller's still.
+// Carry has a courier carry for the client, whose process's memory fd is. After an error fd is the caller's still, but
+// for ErrStopped: the courier was there, and has closed it.
 func (s *Shard) Carry(c *Client, fd int) error {
 	k := &carrying{}
 	k.over = func(now mono.Time) {
@@ -41,8 +42,9 @@ func (s *Shard) Carry(c *Client, fd int) error {
 	}
 	k.carrier, k.courier = regmem.NewCarrier(q.Send), q
 	if err := s.box.doFor(c.user, func(mono.Time) { c.carrying = k }); err != nil {
-		q.End() // and fd is closed, the daemon is stopping anyway
+		q.End()
 		<-q.Done()
+		return err
 	}
 	return nil
 }

@@ -244,7 +244,7 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	s.flushClients()
 	worked = s.transmit(now) || worked
 	worked = s.handleEvents(now) || worked
-	if s.spaces.starving.n > 0 {
+	if s.spaces.starving.n() > 0 {
 		s.askMore(now)
 	}
 	s.flushClients()
@@ -387,7 +387,8 @@ func (s *Shard) Shutdown() {
 	s.handleEvents(now)
 	for _, c := range s.clients.list {
 		if c != nil {
-			s.free(now, c)
+			c.regions.all(func(r *regmem.Region) { s.dropReaped(now, r) })
+			s.free(c)
 		}
 	}
 	s.handshaker.stop(now, s.eng)

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"slices"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -16,16 +15,23 @@ import (
 type spaceSet struct {
 	pins      *regmem.PinInbox // what the pinner answers
 	now       mono.Time        // of the latest answers
-	byBacking map[regmem.Backing]*regmem.PinnedSpace
-	gone      regmem.SpaceCounters // of those that are no more
+	byBacking map[regmem.Backing]*servedSpace
+	told      SpacesView // the sum of what is told of each, and of those that are no more
 	starving  starving
+}
+
+// servedSpace is a space, and what of it is in spaceSet.told.
+type servedSpace struct {
+	of     *regmem.PinnedSpace
+	counts regmem.SpaceCounters
+	pinned uint64
 }
 
 // openSpaces gets ready for the pinner's answers.
 func (s *Shard) openSpaces() {
 	take := s.takeAnswers
 	s.spaces.pins = regmem.NewPinInbox(func() { s.box.post(take) })
-	s.spaces.byBacking = map[regmem.Backing]*regmem.PinnedSpace{}
+	s.spaces.byBacking = map[regmem.Backing]*servedSpace{}
 }
 
 // PinQueue makes a queue for the spaces of a client, which the caller closes when the client is gone.
@@ -37,7 +43,11 @@ func (s *Shard) PinQueue(p *regmem.Pinner, c *Client) *regmem.PinQueue {
 func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, r *regmem.Region, hints *regmem.Memory,
 	huge bool, fill func(bytes int) error) (sp *regmem.PinnedSpace, err error) {
 	cfg.Ask = func(chunk uint64, what regmem.PinWork) bool { return sp.Ask(chunk, what) }
-	cfg.Starve = func() { s.spaces.starving.add(c.user.id, sp.Space) }
+	cfg.Starve = func() {
+		if s.spaces.byBacking[sp.Space] != nil { // else an answer came after its client's end
+			s.spaces.starving.add(c.user.id, sp.Space)
+		}
+	}
 	cfg.Waits = func(chunk uint64) bool { return s.eng.Waits(regmem.Wait{Back: r.Back, Page: chunk}) }
 	space, err := regmem.NewSpace(cfg)
 	if err != nil {
@@ -46,7 +56,7 @@ func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, 
 	r.Back = space
 	err = s.enter(c, r, func() {
 		sp = q.Add(space, r.Mem, hints, huge, fill)
-		s.spaces.byBacking[space] = sp
+		s.spaces.byBacking[space] = &servedSpace{of: sp}
 	})
 	return sp, err
 }
@@ -57,64 +67,9 @@ func (s *Shard) takeAnswers(now mono.Time) {
 	s.spaces.pins.Answers(s.pinned)
 }
 
-// starving are the spaces that had no room for what they were to ask for, by user. They take turns: users, and spaces
-// of a user, of which there may be thousands.
-type starving struct {
-	users []*starvingUser
-	next  int
-	n     int // spaces
-}
-
-type starvingUser struct {
-	id     uint32
-	spaces []*regmem.Space
-	next   int
-}
-
-// mostStarving is how many spaces ask in an iteration.
-const mostStarving = 16
-
-func (q *starving) add(user uint32, space *regmem.Space) {
-	i := slices.IndexFunc(q.users, func(u *starvingUser) bool { return u.id == user })
-	if i < 0 {
-		i = len(q.users)
-		q.users = append(q.users, &starvingUser{id: user})
-	}
-	q.users[i].spaces = append(q.users[i].spaces, space)
-	q.n++
-}
-
-// turn calls ask for the next space, and forgets the space unless ask says that it still starves.
-func (q *starving) turn(ask func(*regmem.Space) (still bool)) {
-	q.next = (q.next + 1) % len(q.users)
-	u := q.users[q.next]
-	u.next = (u.next + 1) % len(u.spaces)
-	if !ask(u.spaces[u.next]) {
-		q.remove(q.next, u.next)
-	}
-}
-
-func (q *starving) remove(user, i int) {
-	u, last := q.users[user], len(q.users[user].spaces)-1
-	u.spaces[i], u.spaces[last] = u.spaces[last], nil
-	u.spaces = u.spaces[:last]
-	if q.n--; last == 0 {
-		q.users = slices.Delete(q.users, user, user+1)
-	}
-}
-
-func (q *starving) forget(space *regmem.Space) {
-	for k, u := range q.users {
-		if i := slices.Index(u.spaces, space); i >= 0 {
-			q.remove(k, i)
-			return
-		}
-	}
-}
-
 // askMore has spaces ask for what they had no room for, after those who waited longer were served.
 func (s *Shard) askMore(now mono.Time) {
-	for n := min(s.spaces.starving.n, mostStarving); n > 0 && s.spaces.starving.n > 0; n-- {
+	for n := min(s.spaces.starving.n(), mostStarving); n > 0 && s.spaces.starving.n() > 0; n-- {
 		s.spaces.starving.turn(func(space *regmem.Space) (still bool) {
 			if space.AskMore(time.Duration(now)) {
 				s.eng.AskAgain(space)
@@ -145,21 +100,22 @@ func (s *Shard) dropSpace(now mono.Time, r *regmem.Region) {
 	if sp == nil {
 		return
 	}
-	if sp.Space.Starves() {
-		s.spaces.starving.forget(sp.Space)
-	}
-	s.spaces.gone.Add(&sp.Space.Count)
+	s.spaces.starving.forget(sp.of.Space)
+	s.spaces.told.Counts.Advance(&sp.counts, &sp.of.Space.Count)
+	s.spaces.told.Pinned -= sp.pinned
 	delete(s.spaces.byBacking, r.Back)
 }
 
-// lookAtSpaces returns what all spaces did.
-func (s *Shard) lookAtSpaces() SpacesView {
-	v := SpacesView{Spaces: len(s.spaces.byBacking), Counts: s.spaces.gone}
-	for _, sp := range s.spaces.byBacking {
-		v.Counts.Add(&sp.Space.Count)
-		v.Pinned += sp.Space.Pinned()
+// tell brings what is told of a space up to date.
+func (t *spaceSet) tell(b regmem.Backing) {
+	sp := t.byBacking[b]
+	if sp == nil {
+		return
 	}
-	return v
+	space := sp.of.Space
+	t.told.Counts.Advance(&sp.counts, &space.Count)
+	t.told.Pinned += space.Pinned() - sp.pinned
+	sp.counts, sp.pinned = space.Count, space.Pinned()
 }
 
 // errGone ends a request in whose answer nobody is interested.

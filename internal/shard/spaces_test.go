@@ -71,15 +71,15 @@ func TestStarvingTakeTurns(t *testing.T) {
 				t.Errorf("%d have had their turns after %d iterations", had, round+1)
 			}
 		}
-		if had, most := count(0); s.spaces.starving.n != spaces || had != spaces || most != 1 {
+		if had, most := count(0); s.spaces.starving.n() != spaces || had != spaces || most != 1 {
 			t.Errorf("of %d spaces, %d of which starve, %d had their turns, one %d of them", spaces,
-				s.spaces.starving.n, had,
+				s.spaces.starving.n(), had,
 				most)
 		}
 		starve(1, 0) // what it waits for is wanted no more: its first turn is the last
 		s.askMore(now.Add(2 * time.Hour))
-		if had, _ := count(1); had != 1 || s.spaces.starving.n != spaces || len(s.spaces.starving.users) != 1 {
-			t.Errorf("a space of another user waits for %d of one user, %d starve", spaces, s.spaces.starving.n)
+		if had, _ := count(1); had != 1 || s.spaces.starving.n() != spaces || len(s.spaces.starving.users) != 1 {
+			t.Errorf("a space of another user waits for %d of one user, %d starve", spaces, s.spaces.starving.n())
 		}
 		s.spaces.starving = starving{}
 	})
@@ -96,32 +96,95 @@ func TestSpacesEndAlike(t *testing.T) {
 				var regions []*regmem.Region
 				for range spaces {
 					space := &regmem.Space{}
-					s.spaces.byBacking[space] = &regmem.PinnedSpace{Space: space}
+					s.spaces.byBacking[space] = &servedSpace{of: &regmem.PinnedSpace{Space: space}}
 					regions = append(regions, &regmem.Region{Back: space})
 				}
+				for _, r := range regions {
+					s.spaces.starving.add(1, r.Back.(*regmem.Space))
+				}
 				began := mono.Now()
-				for _, r := range regions[:ends] {
+				for _, r := range regions[len(regions)-ends:] {
 					s.dropSpace(now, r)
 				}
 				if d := mono.Now().Sub(began); least == 0 || d < least {
 					least = d
 				}
-				for _, r := range regions[ends:] {
+				for _, r := range regions[:len(regions)-ends] {
 					s.dropSpace(now, r)
 				}
 			})
 		}
 		return least
 	}
-	few, many := took(2*ends), took(100*ends)
+	few, many := took(2*ends), took(50*ends)
 	if many > 10*few {
-		t.Errorf("%d spaces end in %v among %d, in %v among %d", ends, few, 2*ends, many, 100*ends)
+		t.Errorf("%d spaces end in %v among %d, in %v among %d", ends, few, 2*ends, many, 50*ends)
 	}
 	s.Do(func(mono.Time) {
-		if v := s.lookAtSpaces(); v.Spaces != 0 {
-			t.Errorf("%d spaces are left", v.Spaces)
+		if v := s.LookAtSpaces(); v.Spaces+s.spaces.starving.n() != 0 {
+			t.Errorf("%d spaces are left, and %d starve", v.Spaces, s.spaces.starving.n())
 		}
 	})
+}
+
+// What spaces did is summed in the slices in which regions are looked at, and is told of spaces that are gone, too.
+func TestSpacesAreSummedInSlices(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c := attached(t, s, NewUser(1), 1)
+	const spaces, slice = 10, 4
+	for i := range spaces {
+		space, err := regmem.NewSpace(regmem.SpaceConfig{Size: 1 << 20, Pin: 1 << 20, Ask: taken})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &regmem.Region{Mem: regmem.Wrap(make([]byte, 1)), Back: space}
+		c.regions.add(r, spaces)
+		s.spaces.byBacking[space] = &servedSpace{of: &regmem.PinnedSpace{Space: space}}
+		space.Touch(uint64(i)<<16, 1, 0, regmem.WriteTarget)
+	}
+	for from, looked := 0, 0; looked == 0 || from > 0; {
+		_, from = s.LookAtRegions(nil, c.slot, from, slice)
+		looked = min(looked+slice, spaces)
+		want := SpacesView{Spaces: spaces, Pinned: uint64(looked) << 16,
+			Counts: regmem.SpaceCounters{Lookups: uint64(looked), Cold: uint64(looked)}}
+		if got := s.LookAtSpaces(); got != want {
+			t.Errorf("after %d spaces: %+v", looked, got)
+		}
+	}
+	c.regions.all(func(r *regmem.Region) { r.Back.Touch(0, 1, 0, regmem.WriteTarget) }) // and nobody looks again
+	now := mono.Now()
+	s.detach(now, c)
+	s.Iterate(now)
+	if got := s.LookAtSpaces(); got.Spaces != 0 || got.Pinned != 0 || got.Counts.Lookups != 2*spaces {
+		t.Errorf("when they have gone: %+v", got)
+	}
+}
+
+// Dead clients with very many spaces are rid of them in pieces.
+func TestSpacesOfDeadClientsEndInPieces(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	const spaces = 5 * mostDropped
+	c := attached(t, s, NewUser(1), 1)
+	for range spaces {
+		space := &regmem.Space{}
+		c.regions.add(&regmem.Region{Mem: regmem.Wrap(make([]byte, 1)), Back: space}, spaces)
+		s.spaces.byBacking[space] = &servedSpace{of: &regmem.PinnedSpace{Space: space}}
+	}
+	now := mono.Now()
+	s.detach(now, c)
+	for left, rounds := spaces, 0; s.clients.dying > 0; rounds++ {
+		s.Iterate(now)
+		if gone := left - len(s.spaces.byBacking); gone > mostDropped || rounds > 100 {
+			t.Fatalf("%d spaces in iteration %d", gone, rounds)
+		}
+		left = len(s.spaces.byBacking)
+	}
+	<-c.Gone()
+	if len(s.spaces.byBacking) != 0 {
+		t.Errorf("%d spaces are left", len(s.spaces.byBacking))
+	}
 }
 
 // A hold of a large range ends soon after its client, and leaves nothing held.

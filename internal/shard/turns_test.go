@@ -157,7 +157,7 @@ func exporting(t *testing.T, s *Shard, conns, keys int) *Client {
 			if _, err := s.grants.Grant(r, uint64(id), regmem.RemoteRead, 0, 1); err != nil {
 				t.Fatal(err)
 			}
-			c.exports++
+			c.exported(1)
 		}
 	}
 	return c
@@ -259,7 +259,7 @@ func TestFramesOfEndedConnectionsGo(t *testing.T) {
 	if _, err := s.grants.Grant(r, uint64(cn.id), regmem.RemoteRead, 2048, 1); err != nil { // the last to be revoked
 		t.Fatal(err)
 	}
-	c.exports++
+	c.exported(1)
 	s.clients.mayRevoke = revokePiece
 	l := s.links.active[0]
 	l.unsent = append(l.batch.Frames, linkdrv.TxFrame{Head: []byte{1}, Bulk: r.Mem.Bytes()[2048:2049]},

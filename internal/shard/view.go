@@ -19,7 +19,6 @@ type View struct {
 	Calls     Calls
 	Exports   int
 	Slots     int // places of clients, for LookAtRegions
-	Spaces    SpacesView
 	Links     []LinkView
 	Clients   []ClientView
 }
@@ -87,8 +86,7 @@ type SpaceView struct {
 // Look returns what the shard knows, with so many names of services of each client at most.
 func (s *Shard) Look(names int) View {
 	v := View{Draining: s.draining, Evictions: s.clients.evictions, Calls: s.systemCalls(),
-		Exports: s.grants.Len(), Slots: len(s.clients.list),
-		Spaces: s.lookAtSpaces()}
+		Exports: s.grants.Len(), Slots: len(s.clients.list)}
 	for _, l := range s.links.active {
 		if l.inside {
 			continue
@@ -134,9 +132,18 @@ func (s *Shard) LookAtRegions(out []RegionView, slot, from, n int) (_ []RegionVi
 		v := RegionView{Label: c.label, ID: r.ID, Bytes: r.Mem.Len(), Ready: c.regions.get(r.ID) != nil,
 			InFlight: r.InFlight, Exported: r.Granted()}
 		if sp, ok := r.Back.(*regmem.Space); ok {
+			s.spaces.tell(sp)
 			v.Space = &SpaceView{Pinned: sp.Pinned(), Budget: sp.Budget(), Counts: sp.Count}
 		}
 		out = append(out, v)
 	})
 	return out, next
+}
+
+// LookAtSpaces returns what all spaces did, of those that are there as LookAtRegions found them last: an iteration goes
+// through some, whoever asks and however many there are. What is told of counts never goes back.
+func (s *Shard) LookAtSpaces() SpacesView {
+	v := s.spaces.told
+	v.Spaces = len(s.spaces.byBacking)
+	return v
 }

@@ -88,7 +88,7 @@ func TestWokenClientsGo(t *testing.T) {
 	if len(s.clients.woken) != 1 {
 		t.Fatalf("%d clients are about to run, want 1", len(s.clients.woken))
 	}
-	s.free(mono.Now(), c.Client)
+	s.free(c.Client)
 	if len(s.clients.woken) != 0 {
 		t.Error("a client that has gone is kept")
 	}

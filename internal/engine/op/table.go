@@ -32,8 +32,14 @@ func (e *Endpoint) newConn() *Conn { return e.connWithin(e.cfg.MaxConns) }
 // spareConn is newConn for a record that only says no, and is free again when the peer has heard it.
 func (e *Endpoint) spareConn() *Conn { return e.connWithin(e.cfg.MaxConns + SpareConns) }
 
+// ConnsLeft is how many connections more there is room for.
+func (e *Endpoint) ConnsLeft() int { return max(0, e.cfg.MaxConns-e.inUse()) }
+
+// inUse is how many records are not free.
+func (e *Endpoint) inUse() int { return len(e.Conns.byIndex) - 1 - len(e.Conns.free) }
+
 func (e *Endpoint) connWithin(limit int) *Conn {
-	if len(e.Conns.byIndex)-1-len(e.Conns.free) >= limit {
+	if e.inUse() >= limit {
 		return nil
 	}
 	i, id := len(e.Conns.byIndex), ConnID(0)
