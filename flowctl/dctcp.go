@@ -2,6 +2,7 @@ package flowctl
 
 import (
 	"slices"
+	"time"
 
 	"multiedge/internal/mono"
 )
@@ -14,10 +15,15 @@ type FabricParams struct {
 	Least       float64 // frames of a lane, which marks alone can bring a window to
 }
 
-// DefaultFabric: delay cannot tell a busy peer from a full queue, so that it stops at DefaultDelay's least window. A
-// mark can, and a hundred senders that meet at a port of 10 Gbit/s have a third of a frame each. Still lower windows
-// cost goodput: they pause for many round trips, and a queue that many of them left empty has them all grow at once.
-var DefaultFabric = FabricParams{DelayParams: DefaultDelay, Least: 1.0 / 2}
+// DefaultFabric begins with as many frames as TCP (RFC 6928): of the senders that meet at a port, all windows arrive
+// before any mark came back. Delay cannot tell a busy peer from a full queue, so that it stops at DefaultDelay's least
+// window. A mark can, and goes below it. Least is half a frame: still lower windows pause for many round trips, leave
+// the queue empty meanwhile, and then all grow at once.
+var DefaultFabric = func() FabricParams {
+	p := FabricParams{DelayParams: DefaultDelay, Least: 1.0 / 2}
+	p.Initial = 10
+	return p
+}()
 
 // dctcpGain is the weight of the newest round trip in the share of marked frames (RFC 8257 section 4.2).
 const dctcpGain = 1.0 / 16
@@ -67,12 +73,21 @@ func (c *fabricCable) divide() {
 // fabricLane is the window of one lane.
 type fabricLane struct {
 	DelayWindow
-	c      *fabricCable
-	fresh  bool      // nothing was acknowledged
-	share  float64   // of marked frames, smoothed: alpha of RFC 8257
-	told   int       // frames in this round
+	c     *fabricCable
+	fresh bool    // nothing was acknowledged
+	share float64 // of marked frames, smoothed: alpha of RFC 8257
+	data  dataWindow
+}
+
+// dataWindow is the frames in flight when it began. What DCTCP does once it does for one of them (RFC 8257). A time
+// would not do: a queue that grows makes the round trip several times as long as the smoothed one, and marks of frames
+// that left before a cut would cut again.
+type dataWindow struct {
+	flying int       // frames in flight, as far as they were told
+	rest   int       // of those that were when it began
+	end    mono.Time // when it ends at the latest: of some frames nothing is told
+	told   int       // frames whose marks were told since it began
 	marked int       // of them
-	end    mono.Time // of the round
 }
 
 // Share implements Sharer.
@@ -98,19 +113,49 @@ func (l *fabricLane) OnAck(now mono.Time, frames int, rtt *RTT) {
 		l.part = min(1, l.frames/sum)
 	}
 	l.DelayWindow.OnAck(now, frames, rtt)
+	l.data.landed(frames)
 }
 
-// OnMarks implements Controller: once in a round trip the share of marked frames is taken, and if there were any the
+// landed records that frames are in flight no more.
+func (d *dataWindow) landed(frames int) {
+	d.flying = max(0, d.flying-frames)
+	d.rest = max(0, d.rest-frames)
+}
+
+// OnLoss implements Controller.
+func (l *fabricLane) OnLoss(now mono.Time, frames int) {
+	l.DelayWindow.OnLoss(now, frames)
+	l.data.landed(frames)
+}
+
+// Allows implements Controller.
+func (l *fabricLane) Allows(inFlight int, now mono.Time) bool {
+	ok := l.DelayWindow.Allows(inFlight, now)
+	if l.data.flying = inFlight; ok {
+		l.data.flying++
+	}
+	return ok
+}
+
+// begin begins a window of data.
+func (l *fabricLane) begin(now mono.Time) {
+	l.data.rest, l.data.end = l.data.flying, now.Add(4*l.rtt+time.Millisecond)
+}
+
+// OnMarks implements Controller: for each window of data the share of marked frames is taken, and if there were any the
 // window cut by half of the smoothed share (RFC 8257 section 3.3).
 func (l *fabricLane) OnMarks(now mono.Time, frames, marked int, rtt *RTT) {
-	l.told += frames
-	l.marked += marked
-	if now >= l.end {
-		l.share += dctcpGain * (float64(l.marked)/float64(max(l.told, 1)) - l.share)
-		l.told, l.marked = 0, 0
-		l.end = now.Add(max(rtt.SRTT(), LeastRTT))
+	d := &l.data
+	d.told += frames
+	d.marked += marked
+	if d.rest == 0 || now >= d.end {
+		l.share += dctcpGain * (float64(d.marked)/float64(max(d.told, 1)) - l.share)
+		d.told, d.marked, l.holdTo = 0, 0, 0
+		l.begin(now)
 	}
-	if marked > 0 && now >= l.holdTo {
+	if marked > 0 && l.holdTo == 0 {
 		l.cutForMark(now, l.share/2, l.c.p.Least, rtt)
+		l.begin(now)
+		l.holdTo = d.end
 	}
 }

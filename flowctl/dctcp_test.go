@@ -24,7 +24,7 @@ const fabricRTT = 20 * time.Microsecond
 func round(l Controller, now *mono.Time, r *RTT, marked float64) {
 	*now = now.Add(fabricRTT)
 	n := max(1, int(l.Frames()))
-	l.Allows(1<<20, *now)
+	l.Allows(n, *now)
 	r.Update(fabricRTT, 0)
 	l.OnMarks(*now, n, int(math.Ceil(marked*float64(n))), r)
 	l.OnAck(*now, n, r)
@@ -66,6 +66,7 @@ func TestMarksCutOnce(t *testing.T) {
 		now, r := mono.Time(time.Hour), &RTT{}
 		r.Update(fabricRTT, 0)
 		was := l.Frames()
+		l.Allows(int(was), now)
 		for k := range 5 {
 			l.OnMarks(now.Add(time.Duration(k)*time.Microsecond), 1, 1, r)
 		}
@@ -75,6 +76,34 @@ func TestMarksCutOnce(t *testing.T) {
 		if l.OnMarks(now.Add(10*fabricRTT), 1, 0, r); math.Abs(l.Frames()/was-c.part) > 0.01 {
 			t.Errorf("%s: no mark made it %v", name, l.Frames())
 		}
+	}
+}
+
+// Frames that left before a cut do not cut again, however long the queue makes their round trip: a window of data is cut
+// once (RFC 8257 section 3.3). If nothing is told of some of them, that does not last.
+func TestMarksOfTheSameWindow(t *testing.T) {
+	l := lanes(DefaultFabric.Cable(), 1)[0]
+	now, r := mono.Time(time.Hour), &RTT{}
+	r.Update(fabricRTT, 0)
+	n := int(l.Frames())
+	l.Allows(n, now)
+	for k := range n - 1 {
+		now = now.Add(fabricRTT) // the queue grows
+		r.Update(time.Duration(k)*fabricRTT, 0)
+		l.OnMarks(now, 1, 1, r)
+		l.OnAck(now, 1, r)
+	}
+	was := l.Frames()
+	if was != DefaultFabric.Initial/2 {
+		t.Errorf("marks of one window of data make it %v", was)
+	}
+	l.Allows(1, now)
+	l.OnMarks(now, 1, 1, r)
+	if l.Frames() != was {
+		t.Errorf("before the last of them it is %v", l.Frames())
+	}
+	if l.OnMarks(now.Add(time.Second), 1, 1, r); l.Frames() >= was {
+		t.Errorf("of one nothing was told, and later marks leave it at %v", l.Frames())
 	}
 }
 
@@ -119,7 +148,7 @@ func TestLanesShareAWindow(t *testing.T) {
 			}
 			return s
 		}
-		if s := sum(); s != DefaultDelay.Initial {
+		if s := sum(); s != DefaultFabric.Initial {
 			t.Errorf("%d lanes begin with %v frames", n, s)
 		}
 		now, r := mono.Time(time.Hour), make([]RTT, n)

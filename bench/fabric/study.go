@@ -203,9 +203,10 @@ func (s *Spec) totalsFigure(results []*Result) figure.Figure {
 
 // Why the goals are missed, where they are.
 const (
-	whyShort = "a session begins with 32 frames, more than DCTCP's 10, which lengthens the queues of others; and up " +
-		"to 48 KiB of a host's other flows precede a short one at its NIC, where the model has two packets"
-	whyIncast = "sessions begin with windows of 32 frames, before any mark came back: all drops are of the first rounds"
+	whyShort = "sealed frames have 100 bytes of headers more than TCP's packets, so that links are busier at the same " +
+		"load; and small windows wait for acknowledgements of several frames, where the model has one for each"
+	whyIncast = "a session begins with a window of 10 frames, before any mark came back: more senders than 32 fill the " +
+		"buffer with them"
 	whyFrames = "sealed frames have 100 bytes of headers more than TCP's packets, 7 % of a link at an MTU of 1500"
 )
 

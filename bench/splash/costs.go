@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/edge/atomics"
@@ -42,7 +44,7 @@ func (j *job) costs(ctx context.Context, d *edge.Device) (steps []Step, err erro
 	}
 	err = dsm.Run(ctx, j.config(d, "costs", 1<<20), func(m *dsm.Memory) error {
 		return kit.Try(func() {
-			a := dsm.Alloc[byte](m, costPages*4096, dsm.At(0))
+			a, told := dsm.Alloc[byte](m, costPages*4096, dsm.At(0)), dsm.Alloc[int64](m, 2, dsm.At(0))
 			m.Barrier()
 			var r *raw
 			if m.Rank() == 1 {
@@ -50,8 +52,10 @@ func (j *job) costs(ctx context.Context, d *edge.Device) (steps []Step, err erro
 				defer r.conn.Close()
 			}
 			steps = fetches(j.Costs, m, r, a)
+			steps = append(steps, overTCP(j.Costs, m, a, j.Address)...)
 			steps = append(steps, release(j.Costs, m, r, a)...)
 			steps = append(steps, locks(j.Costs, m, r)...)
+			steps = append(steps, handOver(j.Costs, m, r, told)...)
 			steps = append(steps, barriers(j.Costs, m, r)...)
 		})
 	})
@@ -128,11 +132,13 @@ func alternate(rounds int, a, b func(round int) time.Duration) (x, y float64) {
 	for round := range rounds {
 		xs, ys = append(xs, a(round)), append(ys, b(round))
 	}
-	median := func(list []time.Duration) float64 {
-		slices.Sort(list)
-		return float64(list[len(list)/2].Nanoseconds()) / 1000
-	}
 	return median(xs), median(ys)
+}
+
+// median is in microseconds.
+func median(list []time.Duration) float64 {
+	slices.Sort(list)
+	return float64(list[len(list)/2].Nanoseconds()) / 1000
 }
 
 func timed(f func()) time.Duration {
@@ -210,6 +216,68 @@ func locks(rounds int, m *dsm.Memory, r *raw) []Step {
 	m.Barrier()
 	return []Step{{What: "free lock at another rank, taken and given back", Time: x, Beside: "single atomic", Base: y,
 		Goal: 2.5}}
+}
+
+// held is how long rank 0 keeps a lock for which rank 1 comes meanwhile, at first: twice as long each time that rank 1
+// came too late.
+const held = 100 * time.Microsecond
+
+// handOver measures the time from the Unlock of rank 0 until the Lock of rank 1, which waits for it, returns. Both read
+// one clock, as the hosts of a lab do; rounds in which rank 1 came too late to wait do not count.
+func handOver(rounds int, m *dsm.Memory, r *raw, told dsm.Array[int64]) []Step {
+	var passed, trips []time.Duration
+	hold := held
+	for range rounds {
+		if m.Rank() == 0 {
+			if told.At(1) != 0 {
+				hold *= 2
+			}
+			m.Lock(0)
+		}
+		m.Barrier()
+		var at int64
+		waits := m.Stats().Waits
+		switch m.Rank() {
+		case 0:
+			for begun := sameClock(); sameClock()-begun < hold.Nanoseconds(); {
+			}
+			at = sameClock()
+			m.Unlock(0)
+			told.Set(0, at)
+		case 1:
+			m.Lock(0)
+			at = sameClock()
+			m.Unlock(0)
+			waits = m.Stats().Waits - waits
+			told.Set(1, int64(1-min(waits, 1)))
+		}
+		m.Barrier()
+		if r != nil {
+			if waits > 0 {
+				passed = append(passed, time.Duration(at-told.At(0)))
+			}
+			trips = append(trips, timed(r.trip))
+		}
+		m.Barrier()
+	}
+	if r == nil {
+		return nil
+	}
+	if len(passed) > 0 && slices.Min(passed) < 0 {
+		kit.Fail("rank 1 had a lock before rank 0 gave it back")
+	}
+	if len(passed) == 0 {
+		kit.Fail("rank 1 never waited for a lock, in %d rounds: measure in more of them", rounds)
+	}
+	return []Step{{What: "hand-over of a lock that another rank waits for", Time: median(passed),
+		Beside: "half of a round trip with notifications", Base: median(trips) / 2, Goal: 2}}
+}
+
+// sameClock reads the kernel's monotonic clock, which the processes of one machine have in common, in nanoseconds.
+func sameClock() int64 {
+	var t unix.Timespec
+	kit.Check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &t))
+	return t.Nano()
 }
 
 // barriers measures a barrier at which all arrive at once.

@@ -31,6 +31,7 @@ type Spec struct {
 type Result struct {
 	Spec
 	Ranks int     `json:"ranks"`
+	Self  int     `json:"self,omitempty"` // 1 + the only rank that rows are of (Here); 0: they are of all
 	Rows  []Row   `json:"rows"`
 	Steps []Step  `json:"steps,omitempty"`
 	Cuts  int     `json:"cuts,omitempty"`
@@ -40,9 +41,10 @@ type Result struct {
 // Row is a run of a kernel.
 type Row struct {
 	Task
-	Alone float64     `json:"alone"` // seconds of the sequential run
-	Same  bool        `json:"same"`  // the result equals the sequential run's, bit for bit
-	Stats []dsm.Stats `json:"stats"` // by rank
+	Alone float64     `json:"alone"`          // seconds of the sequential run
+	Same  bool        `json:"same"`           // the result equals the sequential run's, bit for bit
+	Stats []dsm.Stats `json:"stats"`          // by rank
+	InC   int         `json:"in_c,omitempty"` // ranks in C
 }
 
 // Ended is how a rank ended after another was killed.
@@ -63,6 +65,8 @@ type job struct {
 	Rank   int      `json:"rank"`
 	Ranks  int      `json:"ranks"`
 	Hosts  []string `json:"hosts"` // nodes of the ranks
+	// of rank 0, for what is compared with TCP
+	Address string `json:"address"`
 }
 
 // event is what a rank reports: what it does, or a row with its own Stats, or steps.
@@ -154,7 +158,7 @@ func (j *job) kernel(ctx context.Context, d *edge.Device, p *kit.Port, name stri
 	}
 	if j.inC() {
 		s, err := j.kernelInC(ctx, name, &k, t.Size)
-		row.Stats = []dsm.Stats{s}
+		row.Stats, row.InC = []dsm.Stats{s}, 1
 		return row, err
 	}
 	err := dsm.Run(ctx, j.config(d, name, k.Memory(t.Size, j.Ranks)), func(m *dsm.Memory) error {
@@ -177,7 +181,10 @@ func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, e
 	}
 	for rank := range n {
 		name := fmt.Sprint("rank ", rank)
-		err := kit.Try(func() { ranks.Add(name, c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts})) })
+		err := kit.Try(func() {
+			ranks.Add(name, c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts,
+				c.Lab().Host(0).IP(0).String()}))
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -219,6 +226,7 @@ func (res *Result) follow(ctx context.Context, ranks *kit.Crew, show kit.Show) {
 			row := &res.Rows[next[e.Member]]
 			next[e.Member]++
 			row.Stats[e.Member] = body.Row.Stats[0]
+			row.InC += body.Row.InC
 			if e.Member == 0 {
 				row.Task, row.Alone, row.Same = body.Row.Task, body.Row.Alone, body.Row.Same
 				done++

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/report"
 	"multiedge/edge"
 	"multiedge/edge/dsm"
 	"multiedge/edge/fabric"
@@ -111,6 +112,48 @@ func TestByHand(t *testing.T) {
 	for name, got := range map[string]uint64{"fft": transformed, "ocean": grid} {
 		if k, _ := Named(name); got != alone(t, &k, s) {
 			t.Errorf("%s has other bits by hand", name)
+		}
+	}
+}
+
+// Ranks that a user starts by hand compare their results with the sequential run at rank 0.
+func TestHere(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	fab := fabric.New()
+	defer fab.Close()
+	spec := Spec{Tasks: []Task{{"radix", small["radix"]}, {"ocean", small["ocean"]}}}
+	var results [2]*Result
+	var wg sync.WaitGroup
+	for rank := range results {
+		d, err := fab.OpenConfig(ctx, fmt.Sprintf("n%d", rank), edge.Config{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			var err error
+			if results[rank], err = Here(ctx, d, spec, fmt.Sprintf("job,%d,2,n0", rank)); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	wg.Wait()
+	for rank, r := range results {
+		if r == nil || len(r.Rows) != 2 {
+			t.Fatalf("rank %d: %+v", rank, r)
+		}
+		for _, row := range r.Rows {
+			if row.Stats[0].Operations == 0 || rank == 0 && (!row.Same || row.Alone <= 0) {
+				t.Errorf("rank %d: %+v", rank, row)
+			}
+		}
+		if goals := len(r.Study(report.Head{}).Trends); goals != 1-rank {
+			t.Errorf("rank %d judges %d goals", rank, goals)
+		}
+	}
+	for _, place := range []string{"job", "job,x,2,n0", "job,0,1,n0"} {
+		if _, err := Here(ctx, nil, spec, place); err == nil {
+			t.Errorf("%q is taken for a place", place)
 		}
 	}
 }

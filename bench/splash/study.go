@@ -52,6 +52,9 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 			wrong = append(wrong, r.Rows[i].Kernel)
 		}
 	}
+	if r.Self > 1 {
+		return s // rank 0 compares the results
+	}
 	s.AddGoal("bits", "Every result is, bit for bit, that of the sequential run.", len(wrong) == 0,
 		"the protocol or a kernel is wrong", "%d kernels, of which these differ: %v; links were cut %d times",
 		len(r.Rows), wrong, r.Cuts)
@@ -67,6 +70,14 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 	}
 	s.Figures = []figure.Figure{r.figure()}
 	return s
+}
+
+// whose says of which ranks a table is, if it is of all.
+func (r *Result) whose(all string) string {
+	if r.Self > 0 {
+		return fmt.Sprintf("rank %d", r.Self-1)
+	}
+	return all
 }
 
 // languages says which ranks are in C.
@@ -86,7 +97,8 @@ func (r *Row) longest() (d time.Duration) {
 }
 
 func (r *Result) runs() xlate.Table {
-	t := xlate.Table{ID: "splash", Title: fmt.Sprintf("Kernels on %d ranks, one on each host%s", r.Ranks, r.languages()),
+	t := xlate.Table{ID: "splash", Title: fmt.Sprintf("Kernels on %d ranks, one on each host%s", r.Ranks,
+		r.languages()),
 		Columns: []string{"kernel", "size", "one rank, ms", "all, ms", "speed-up", "bits"},
 		Caption: "The time of a run is that of its longest rank, without setting up."}
 	if r.Ranks > runtime.NumCPU() {
@@ -96,11 +108,14 @@ func (r *Result) runs() xlate.Table {
 		row := &r.Rows[i]
 		all := row.longest().Seconds()
 		speedup, bits := xlate.Text("-"), "same"
-		if r.Ranks <= runtime.NumCPU() {
+		if r.Ranks <= runtime.NumCPU() && row.Alone > 0 {
 			speedup = xlate.Number(row.Alone/all, "%.2f")
 		}
 		if !row.Same {
 			bits = "DIFFERENT"
+		}
+		if r.Self > 1 {
+			bits = "-" // rank 0 compares them
 		}
 		cells := append(xlate.Cells("%.0f %.1f", float64(row.Size), row.Alone*1000, all*1000), speedup,
 			xlate.Text(bits))
@@ -110,7 +125,7 @@ func (r *Result) runs() xlate.Table {
 }
 
 func (r *Result) times() xlate.Table {
-	t := xlate.Table{ID: "splash-time", Title: "Where the time goes, ms, mean of the ranks",
+	t := xlate.Table{ID: "splash-time", Title: "Where the time goes, ms, " + r.whose("mean of the ranks"),
 		Columns: []string{"kernel"},
 		Caption: "data: waiting for pages; flush: comparing and carrying changes home; acquire: reading what others " +
 			"changed; lock, barrier: waiting in them; compute: the rest."}
@@ -136,7 +151,8 @@ func (r *Row) means() (list []float64) {
 }
 
 func (r *Result) counted() xlate.Table {
-	t := xlate.Table{ID: "splash-counts", Title: "What was done, all ranks together", Columns: []string{"kernel"},
+	t := xlate.Table{ID: "splash-counts", Title: "What was done, " + r.whose("all ranks together"),
+		Columns: []string{"kernel"},
 		Caption: "operations: on memory of other ranks; runs: writes of changed bytes, of so many KiB; waited: " +
 			"for a lock that another rank had."}
 	for _, c := range counts {

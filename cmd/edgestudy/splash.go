@@ -13,6 +13,8 @@ import (
 	"multiedge/bench/machine"
 	"multiedge/bench/report"
 	"multiedge/bench/splash"
+	"multiedge/edge"
+	"multiedge/edge/dsm"
 	"multiedge/internal/lab"
 )
 
@@ -76,11 +78,15 @@ func (c *splashCmd) spec() (splash.Spec, error) {
 }
 
 func (c *splashCmd) Run(ctx context.Context) error {
+	place := os.Getenv(dsm.Variable)
 	switch {
 	case c.Ranks < 2 || c.Ranks > 16:
 		return errors.New("-n is 2 to 16")
-	case !c.Lab:
-		return errors.New("splash builds a host for each rank: add --lab")
+	case !c.Lab && place == "":
+		return errors.New("add --lab, which builds a host for each rank; or start it on each of your hosts with " +
+			"EDGE_DSM=NAME,RANK,RANKS,ROOT in the environment")
+	case !c.Lab && (c.Costs > 0 || c.Cut || c.Kill || c.Mixed):
+		return errors.New("--costs, --cut, --kill and --mixed need --lab")
 	case c.LabHosts != 2:
 		return errors.New("there is a host for each rank: leave out --lab-hosts, -n says how many")
 	case c.Embedded:
@@ -98,7 +104,12 @@ func (c *splashCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res, err := c.measure(ctx, spec)
+	var res *splash.Result
+	if c.Lab {
+		res, err = c.measure(ctx, spec)
+	} else {
+		res, err = c.here(ctx, spec, place)
+	}
 	if err != nil {
 		return err
 	}
@@ -111,6 +122,16 @@ func (c *splashCmd) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// here is one rank of several, each of which a user starts at the daemon of its host.
+func (c *splashCmd) here(ctx context.Context, spec splash.Spec, place string) (*splash.Result, error) {
+	d, err := edge.Open(ctx, edge.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return splash.Here(ctx, d, spec, place)
 }
 
 func (c *splashCmd) measure(ctx context.Context, spec splash.Spec) (*splash.Result, error) {

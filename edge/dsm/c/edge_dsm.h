@@ -105,7 +105,8 @@ DSM_API void dsm_unlock(int number);
 DSM_API void dsm_barrier(void);
 
 /* What this rank did since dsm_init or dsm_reset_stats; with EDGE_DSM_STATS=DIR in the environment it is also kept in
- * the file DIR/NAME.RANK.prom, for Prometheus, and with EDGE_DSM_STATS=- written to standard error at the end. Times are in nanoseconds of the monotonic clock; what is left
+ * the file DIR/NAME.RANK.prom, for Prometheus, and with EDGE_DSM_STATS=- written to standard error at the end. Times
+ * are in nanoseconds of the monotonic clock; what is left
  * of total_ns is the program's own. */
 typedef struct dsm_stats {
 	uint64_t operations; /* reads, writes and atomics on memory of other ranks */

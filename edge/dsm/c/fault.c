@@ -28,9 +28,9 @@ static bool wrote(const ucontext_t *u)
 /* A fault that is not ours: the handler from before takes it, or the access is done again without a handler. */
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
-	if (0)
+	if (before.sa_flags & SA_SIGINFO)
 		before.sa_sigaction(sig, info, context);
-	else if (0 && before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
 		before.sa_handler(sig);
 	else
 		signal(sig, SIG_DFL);

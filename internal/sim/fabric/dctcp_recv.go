@@ -74,7 +74,7 @@ func (h *modelHost) offer(s *stream) {
 // room implements host: as long as the NIC has next to nothing to send, the next stream sends a packet.
 func (h *modelHost) room() {
 	nic := &h.m.n.ports[h.index]
-	for nic.held < 2*h.m.n.opt.MTU && len(h.queue) > 0 {
+	for nic.held < h.m.n.nicFull() && len(h.queue) > 0 {
 		s := h.queue[0]
 		h.queue = h.queue[1:]
 		s.queued = false

@@ -52,11 +52,8 @@ type engineHost struct {
 const (
 	// piece is how long the writes are that a flow consists of.
 	piece = 256 << 10
-	// The NIC takes frames until so many bytes wait, and then again when few are left. A queue as short is what byte
-	// queue limits of a kernel come to.
-	nicFull, nicLow = 48 << 10, 16 << 10
 	// batch is how many frames an engine makes at once.
-	batch = 16
+	batch = 2
 	// around is what a frame takes of a link besides: headers of IPv4 and UDP, and Ethernet.
 	around = 20 + 8 + ethernet
 )
@@ -249,7 +246,7 @@ func (h *engineHost) transmit() {
 			n.send(p)
 		}
 		h.batches.Reset()
-		if nic.held >= nicFull {
+		if nic.held >= n.nicFull() {
 			h.block(true)
 		}
 	}

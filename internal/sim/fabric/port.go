@@ -148,6 +148,10 @@ func (n *Net) put(at int32, p *packet) {
 	}
 }
 
+// nicFull is how many bytes that wait make a NIC take no more: its queue is short, and what is sent next is chosen late,
+// as fq and TCP small queues have it. Hosts are the same in this, whatever they run.
+func (n *Net) nicFull() int { return 2 * n.opt.MTU }
+
 // departed puts the packet that a port has sent on the cable, and begins with the next.
 func (n *Net) departed(at int32) {
 	q := &n.ports[at]
@@ -169,7 +173,7 @@ func (n *Net) departed(at int32) {
 			n.agenda.add(p.arrives, arrives, at)
 		}
 	}
-	if q.of == nil && q.held <= nicLow {
+	if q.of == nil && q.held < n.nicFull() {
 		n.hosts[at].room()
 	}
 }

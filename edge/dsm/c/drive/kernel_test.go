@@ -57,7 +57,7 @@ func TestMixedStudy(t *testing.T) {
 	res, err := splash.Run(ctx, c, spec, func(string, float64) {})
 	must(t, err)
 	for _, r := range res.Rows {
-		if !r.Same || len(r.Stats) != 3 || r.Stats[0].Operations == 0 || r.Stats[1].Operations == 0 {
+		if !r.Same || r.InC != 1 || len(r.Stats) != 3 || r.Stats[0].Operations == 0 || r.Stats[1].Operations == 0 {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -43,7 +43,8 @@ func TestStats(t *testing.T) {
 	w, dir := newWorld(t, 2), t.TempDir()
 	t.Setenv("EDGE_DSM_STATS", dir)
 	const run = `st/a"t\s`
-	list := []*process{w.start(run, 0, 2, "kernel", "radix", "5000", "2097152"), w.start(run, 1, 2, "kernel", "radix", "5000", "2097152")}
+	list := []*process{w.start(run, 0, 2, "kernel", "radix", "5000", "2097152"), w.start(run, 1, 2, "kernel", "radix",
+		"5000", "2097152")}
 	for rank, p := range list {
 		p.well()
 		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf(`st-a"t\s.%d.prom`, rank)))
