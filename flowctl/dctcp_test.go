@@ -79,8 +79,8 @@ func TestMarksCutOnce(t *testing.T) {
 	}
 }
 
-// Frames that left before a cut do not cut again, however long the queue makes their round trip: a window of data is cut
-// once (RFC 8257 section 3.3). If nothing is told of some of them, that does not last.
+// Frames that left before a cut do not cut again, however long the queue makes their round trip: a window of data is
+// cut once (RFC 8257 section 3.3). If nothing is told of some of them, that does not last.
 func TestMarksOfTheSameWindow(t *testing.T) {
 	l := lanes(DefaultFabric.Cable(), 1)[0]
 	now, r := mono.Time(time.Hour), &RTT{}

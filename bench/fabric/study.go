@@ -203,10 +203,10 @@ func (s *Spec) totalsFigure(results []*Result) figure.Figure {
 
 // Why the goals are missed, where they are.
 const (
-	whyShort = "sealed frames have 100 bytes of headers more than TCP's packets, so that links are busier at the same " +
-		"load; and small windows wait for acknowledgements of several frames, where the model has one for each"
-	whyIncast = "a session begins with a window of 10 frames, before any mark came back: more senders than 32 fill the " +
-		"buffer with them"
+	whyShort = "sealed frames have 100 bytes of headers more than TCP's packets, so that links are busier at the " +
+		"same load; and small windows wait for acknowledgements of several frames, where the model has one for each"
+	whyIncast = "a session begins with a window of 10 frames, before any mark came back: more than 32 senders fill " +
+		"the buffer with them"
 	whyFrames = "sealed frames have 100 bytes of headers more than TCP's packets, 7 % of a link at an MTU of 1500"
 )
 

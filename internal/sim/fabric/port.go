@@ -148,8 +148,8 @@ func (n *Net) put(at int32, p *packet) {
 	}
 }
 
-// nicFull is how many bytes that wait make a NIC take no more: its queue is short, and what is sent next is chosen late,
-// as fq and TCP small queues have it. Hosts are the same in this, whatever they run.
+// nicFull is how many bytes that wait make a NIC take no more: its queue is short, and what is sent next is chosen
+// late, as fq and TCP small queues have it. Hosts are the same in this, whatever they run.
 func (n *Net) nicFull() int { return 2 * n.opt.MTU }
 
 // departed puts the packet that a port has sent on the cable, and begins with the next.
