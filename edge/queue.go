@@ -79,8 +79,8 @@ func (q *CompletionQueue) put(d *attachment, c Completion) {
 
 func (q *CompletionQueue) ready() bool { return q.waiting.Load() > 0 }
 
-// Poll moves completions to out and returns how many there were. It allocates nothing, and does not block, except for the
-// answer to an Export that is under way on a connection of the queue.
+// Poll moves completions to out and returns how many there were. It allocates nothing, and does not block, except for
+// the answer to an Export that is under way on a connection of the queue.
 func (q *CompletionQueue) Poll(out []Completion) int {
 	n := q.pop(out)
 	if n == 0 && len(out) > 0 {

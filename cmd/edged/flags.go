@@ -128,7 +128,7 @@ func (f *flags) config() (config.Config, error) {
 // settingsOf keeps what the file says of a link that is named by a flag.
 func settingsOf(links []config.Link, name string) config.Link {
 	for _, l := range links {
-		if l.Name == name || l.Name == "" && l.Listen == name { // an IP link is named by its port unless the file names it
+		if l.Name == name || l.Name == "" && l.Listen == name { // a port is an IP link's name unless it has one
 			return l
 		}
 	}

@@ -156,8 +156,8 @@ func TestCatalogWithdrawDuringLookup(t *testing.T) {
 	check(cat.Close())
 }
 
-// Imports whose callers give up are answered nevertheless: their slots hold their names until then, and what was exported
-// for them is released like all else that nobody uses.
+// Imports whose callers give up are answered nevertheless: their slots hold their names until then, and what was
+// exported for them is released like all else that nobody uses.
 func TestCatalogAbandonedImports(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -101,7 +101,7 @@ func (m *Importer) Import(ctx context.Context, name string) (*edge.RemoteRegion,
 			return nil, err
 		}
 		if asked != nil {
-			go m.await(e, asked) // also if this caller gives up: the exporter answers, and the slot is in use until then
+			go m.await(e, asked) // also if this caller gives up: the slot is in use until the exporter answers
 		}
 		select {
 		case <-e.ready:
@@ -224,8 +224,8 @@ func (m *Importer) makeRoom(ctx context.Context) error {
 	return err
 }
 
-// read says that the exporter has read q, and so everything before it: the slots of releases are free (clause 17.3). The
-// caller holds mu.
+// read says that the exporter has read q, and so everything before it: the slots of releases are free (clause 17.3).
+// The caller holds mu.
 func (m *Importer) read(q *question) {
 	n := 0
 	for n < len(m.unread) && int32(m.unread[n].number-q.number) < 0 {
