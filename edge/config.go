@@ -98,7 +98,7 @@ func Ordered() DialOption { return func(o *dialOptions) { o.ordered = true } }
 // Overlap makes an operation begin after the one before it has, in both directions: each write and message takes
 // effect before the next operation does, as with Ordered, but several reads and atomics are answered at a time. So a
 // read without a fence behind it may see what a later write put there, and of two reads the earlier may see the newer
-// bytes, if frames are lost (PROTOCOL clause 5.3).
+// bytes, if frames are lost or memory is not resident (PROTOCOL clause 5.3).
 func Overlap() DialOption { return func(o *dialOptions) { o.ordered, o.overlap = true, true } }
 
 // Data sends up to 512 bytes to the side that accepts, which reads them by Conn.Data or Request.Data.

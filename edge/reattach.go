@@ -239,8 +239,8 @@ func (d *Device) log() *slog.Logger {
 
 // Renew returns memory in place of a region that lost its daemon: of the same size and content, registered with the
 // present daemon. r is closed then, and its Bytes are gone; nobody may use them during the call. A region that is
-// registered still is returned as it is; a space (package space) cannot be renewed. With an error it returns r, whose
-// Bytes are still there.
+// registered still is returned as it is; a space (package space) cannot be renewed. If it
+// cannot be renewed Renew returns r, whose Bytes are still there, with the error.
 func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if r.Err() == nil {
 		return r, nil

@@ -170,8 +170,8 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
 /* Whether there may be completions that edge_completions has not given: by a look at memory, without a lock or a system
- * call, for programs that poll. 0: there are none. It does not see what the control socket tells, such as the end of a
- * connection: edge_device_poll is called now and then as well. */
+ * call, for programs that poll. 0: there are none, or another thread is taking them off the ring just now. It does not
+ * see what the control socket tells, such as the end of a connection: edge_device_poll is called now and then as well. */
 EDGE_API int edge_device_ready(edge_device *dev);
 /* A descriptor that polls readable, after edge_device_arm, when something happened. It belongs to the device. The
  * loop: edge_device_poll; look at operations, notifications, streams; edge_device_arm; if that said 1, wait for the
@@ -266,7 +266,7 @@ enum edge_order {
 	EDGE_ORDERED = 1, /* every operation takes effect after the one before it */
 	/* Every operation begins after the one before it: writes and messages take effect in their order, several reads and
 	 * atomics are answered at a time. A read without a fence behind it may see what a later write put there; of two
-	 * reads the earlier may see the newer bytes, if frames are lost (PROTOCOL clause 5.3). As EDGE_ORDERED with a daemon
+	 * reads the earlier may see the newer bytes, if frames are lost or memory is not resident (PROTOCOL clause 5.3). As EDGE_ORDERED with a daemon
 	 * without EDGE_FEATURE_OVERLAP. */
 	EDGE_OVERLAP = 2
 };
@@ -542,7 +542,8 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 /* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for. The
  * peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
-/* Has what happens to the stream wake who sleeps on the word; NULL: make the descriptor readable, as at first. */
+/* Has what happens to the stream wake who sleeps on the word; NULL: make the descriptor readable, as at first. While it
+ * is aimed at a word, calls that wait for it with a timeout, and edge_device_drain, may notice up to 2 s late. */
 EDGE_API void edge_stream_aim(edge_stream *stream, edge_word *word);
 EDGE_API const char *edge_stream_peer(const edge_stream *stream);
 EDGE_API const char *edge_stream_service(const edge_stream *stream);

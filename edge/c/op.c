@@ -322,8 +322,9 @@ int edge_device_ready(edge_device *d)
 		__atomic_store_n(peeked, true, __ATOMIC_RELEASE);
 		return leave(d, 1);
 	}
-	return __atomic_load_n(&d->dead, __ATOMIC_RELAXED) != 0 ||
-		__atomic_load_n(&d->ops->done_first, __ATOMIC_RELAXED) != NONE || ring_peek(d->ring);
+	/* The ring first: who takes entries off it has put them on the other list before. */
+	return __atomic_load_n(&d->dead, __ATOMIC_RELAXED) != 0 || ring_peek(d->ring) ||
+		__atomic_load_n(&d->ops->done_first, __ATOMIC_ACQUIRE) != NONE;
 }
 
 static bool any_done(void *arg)

@@ -114,7 +114,7 @@ bool ring_peek(const struct ring *r)
 	char *map = __atomic_load_n(&r->map, __ATOMIC_ACQUIRE);
 	if (map == NULL)
 		return true;
-	uint32_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
+	uint32_t head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
 	return atomic_load_explicit((_Atomic uint32_t *)(void *)(map + ABI_CQ_TAIL), memory_order_acquire) != head;
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -38,6 +39,10 @@ static void wake_all_words(struct words *w)
 			futex_wake(&first(w)[i], INT_MAX);
 		}
 }
+
+/* Pages whose devices are gone. A thread may still look at its word there: it is not in the library. */
+static char *unused_pages; /* linked by their first bytes */
+static pthread_mutex_t unused_mu = PTHREAD_MUTEX_INITIALIZER;
 
 static bool own_page(struct words *w, int flags)
 {
@@ -75,14 +80,31 @@ void words_detach(edge_device *d)
 
 void words_free(edge_device *d)
 {
-	if (d->w->words.page != NULL)
-		munmap(d->w->words.page, PAGE);
+	char *page = d->w->words.page;
+	if (page != NULL) {
+		words_detach(d);
+		pthread_mutex_lock(&unused_mu);
+		*(char **)(void *)page = unused_pages;
+		unused_pages = page;
+		pthread_mutex_unlock(&unused_mu);
+	}
 	d->w->words = (struct words){ 0 };
+}
+
+static bool first_page(struct words *w)
+{
+	pthread_mutex_lock(&unused_mu);
+	w->page = unused_pages;
+	if (w->page != NULL)
+		unused_pages = *(char **)(void *)w->page;
+	pthread_mutex_unlock(&unused_mu);
+	return w->page != NULL || own_page(w, 0);
 }
 
 uint32_t word_number(const edge_device *d, const edge_word *x)
 {
-	return x == NULL ? 0 : (uint32_t)(x - first(&d->w->words)) + 1;
+	const struct words *w = &d->w->words;
+	return x == NULL || !w->shared ? 0 : (uint32_t)(x - first(w)) + 1;
 }
 
 static edge_word *take(edge_device *d)
@@ -90,7 +112,7 @@ static edge_word *take(edge_device *d)
 	struct words *w = &d->w->words;
 	if (d->dead != 0 || !d->attached || !(d->features & EDGE_FEATURE_WORDS))
 		return NULL;
-	if (w->page == NULL && own_page(w, 0))
+	if (w->page == NULL && first_page(w))
 		words_attach(d);
 	for (int i = 0; w->shared && i < ABI_WORDS; i++)
 		if (!(w->used >> i & 1)) {
@@ -111,8 +133,9 @@ edge_word *edge_word_open(edge_device *d)
 void edge_word_close(edge_device *d, edge_word *x)
 {
 	enter(d);
-	if (d->w->words.page != NULL && x != NULL)
-		d->w->words.used &= ~(UINT64_C(1) << (word_number(d, x) - 1));
+	struct words *w = &d->w->words;
+	if (w->page != NULL && x != NULL)
+		w->used &= ~(UINT64_C(1) << (x - first(w)));
 	leave(d, 0);
 }
 

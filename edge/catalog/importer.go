@@ -213,15 +213,16 @@ func (m *Importer) makeRoom(ctx context.Context) error {
 	m.mu.Unlock()
 	if !core.GiveUp(old.remote) {
 		m.slots <- slot
-		return nil
+		return m.makeRoom(ctx)
 	}
 	q, err := m.write(context.Background(), slot, old.name, askRelease) // the name is forgotten: the exporter must hear
-	if err == nil {
-		m.mu.Lock()
-		m.unread = append(m.unread, q)
-		m.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	m.mu.Lock()
+	m.unread = append(m.unread, q)
+	m.mu.Unlock()
+	return m.makeRoom(ctx) // also what earlier calls left
 }
 
 // read says that the exporter has read q, and so everything before it: the slots of releases are free (clause 17.3).

@@ -41,9 +41,12 @@ static void *tend(void *nothing) {
 	for (;;) {
 		x.w->rung = false;
 		above->progress();
-		if (sleep_begin(&x))
-			sleep_poll(&x, &p, 1, NEVER, NULL);
+		if (sleep_begin(&x) && sleep_poll(&x, &p, 1, SECOND, NULL) == 0 && sleepers == 0)
+			break; /* the program's threads may have ended, and with the last one the process is to */
 	}
+	tended = false;
+	tender = NULL;
+	unlock();
 	return NULL;
 }
 
@@ -58,7 +61,7 @@ static bool waits_alone(const struct sock *s) { return s->links && !s->links->ne
 
 bool direct_takes(struct sleeping *x) {
 	struct waiter *w = x->w;
-	bool may = device && hub >= 0 && !w->mixed && w != tender;
+	bool may = device && hub >= 0 && !w->mixed && w != tender && w->asleep == 0;
 	if (may && !tended && sleepers > 0)
 		tended = start_thread(tend);
 	may = may && tended;

@@ -206,6 +206,7 @@ struct sleeping {
 	struct epset *set;  /* to be left */
 	int inside;
 	bool away;          /* in a handler */
+	int cancels;        /* then: the type of cancellation outside of it; -1: the same */
 	struct sleeping *outer; /* of the thread: that call's handler made this one */
 };
 /* Announces that the caller goes to sleep. false: something happened meanwhile. */

@@ -294,7 +294,13 @@ static void sleep_end(struct waiter *w);
 bool sleep_begin(struct sleeping *x) {
 	struct waiter *w = x->w;
 	linger_end(w);
-	if (w == &mine && w->asleep == 0) {
+	if (w == &mine && (w->asleep == 0 || w->direct)) {
+		if (w->direct) { /* a handler sleeps meanwhile, not on the word: the outer call looks again */
+			spared(w);
+			w->written = false;
+			if (w->asleep > 0 && device)
+				edge_word_rest(w->aim);
+		}
 		w->direct = direct_takes(x);
 		if (!w->direct && w->set < 0)
 			waitset_take(w);
@@ -360,6 +366,9 @@ struct sleeping *sleep_leave(void) {
 	int err = errno;
 	if (!x || x->away)
 		return NULL;
+	x->cancels = x->w->direct ? PTHREAD_CANCEL_DEFERRED : -1; /* the handler is not cancelled in the midst of things, */
+	if (x->cancels >= 0)
+		real.pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &x->cancels); /* nor for ever if it jumps */
 	lock();
 	x->away = true;
 	if (++x->w->away == x->w->asleep && watcher == x->w)
@@ -374,6 +383,8 @@ void sleep_return(struct sleeping *x) {
 	lock();
 	return_to(x);
 	unlock_here();
+	if (x->cancels >= 0)
+		real.pthread_setcanceltype(x->cancels, NULL);
 	errno = err;
 }
 

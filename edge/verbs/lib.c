@@ -25,7 +25,7 @@ static bool helping;  /* the thread runs */
 static bool resting;  /* and looks only now and then, since the program does */
 static int kick = -1; /* wakes it */
 static __thread const sigset_t *signals; /* that are blocked while this thread waits; NULL: as they are otherwise */
-static int64_t alone_until; /* ns: nobody else wants the core that we poll on. Read without the lock */
+static __thread int64_t alone_until; /* ns: nobody else wants the core that this thread polls on */
 
 void lock(void)
 {
@@ -158,7 +158,12 @@ void step(void)
 
 void wait_signals(const sigset_t *blocked)
 {
-	signals = blocked;
+	static __thread sigset_t kept; /* a thread that is cancelled in between leaves it */
+	signals = NULL;
+	if (blocked != NULL) {
+		kept = *blocked;
+		signals = &kept;
+	}
 }
 
 /* poll; true: until a signal came. */
@@ -174,11 +179,16 @@ static bool lead(int fd, int ms)
 	bool cut = false;
 	struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = edge_device_fd(lib.dev), .events = POLLIN } };
 	if (edge_device_poll(lib.dev) > 0)
-		; /* the caller is to look at it before anybody sleeps */
-	else if (edge_device_linger(lib.dev))
+		ms = 0; /* the caller is to look at it before anybody sleeps */
+	else if (edge_device_linger(lib.dev)) {
 		sched_yield();
-	else if (edge_device_arm(lib.dev))
+		ms = 0;
+	} else if (!edge_device_arm(lib.dev))
+		ms = 0;
+	if (ms != 0)
 		cut = wait_on(p, 2, ms);
+	else if (signals != NULL)
+		cut = wait_on(NULL, 0, 0); /* signals end the call also while there is always something */
 	lock();
 	watching = false;
 	edge_device_poll(lib.dev);
@@ -210,13 +220,12 @@ static void yield(void)
 	int64_t after = now_ns();
 	quick = after - before < QUICK_NS ? quick + 1 : 0;
 	if (quick >= QUICK)
-		__atomic_store_n(&alone_until, after + ALONE_NS, __ATOMIC_RELAXED);
+		alone_until = after + ALONE_NS;
 }
 
 bool alone(void)
 {
-	int64_t until = __atomic_load_n(&alone_until, __ATOMIC_RELAXED);
-	return until != 0 && now_ns() < until;
+	return alone_until != 0 && now_ns() < alone_until;
 }
 
 /* As libedge's own waits do (edge_device_linger): it polls for a moment, and then sleeps until something happens. A

@@ -42,7 +42,11 @@ struct recv {
 };
 
 /* [tail, next) are libedge's, [next, head) wait. */
-struct sq { struct send *ring; unsigned room, head, next, tail; bool busy; };
+struct sq { /* answers: reads and atomics under way */
+	struct send *ring;
+	unsigned room, head, next, tail, answers;
+	bool busy;
+};
 struct rq { struct recv *ring; unsigned room, head, next, tail; };
 
 enum linking { ALONE, AWAITED, DIALLING, LINKED, BROKEN };

@@ -16,7 +16,8 @@
 
 #include "pages.h"
 
-enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = 1 << 30, ALONE_FROM = 32 << 10, REGISTER_MS = 20000 };
+enum { MOST_HEAP = 64 << 20, MOST_ALLOCATION = 1 << 30, ALONE_FROM = 32 << 10, REGISTER_MS = 20000,
+       FEW_PAGES = 64 << 10 };
 
 static struct seg **segs; /* in the order of addresses */
 static int nsegs, room;
@@ -135,7 +136,7 @@ static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **ma
 	uintptr_t from = all.start > low ? all.start : low, to = all.end < high ? all.end : high;
 	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end || our_stack(from, to))
 		return take(dev, start, end, made);
-	if (!heap && end - start < (all.end - all.start) / 2 && sparse(all.start, all.end)) {
+	if (!heap && end - start <= FEW_PAGES && sparse(all.start, all.end)) {
 		uintptr_t low_part = start & -(uintptr_t)MOST_HEAP, high_part = (end + MOST_HEAP - 1) & -(uintptr_t)MOST_HEAP;
 		from = low_part > from ? low_part : from;
 		to = high_part < to ? high_part : to;

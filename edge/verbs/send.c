@@ -65,12 +65,19 @@ void send_flush(struct qp *q)
 	send_retire(q);
 }
 
+/* Whether it brings bytes, which a fenced request behind it may send. */
+static bool answered(const struct send *s)
+{
+	return s->opcode == IBV_WR_RDMA_READ || is_atomic(s->opcode);
+}
+
 /* An operation of libedge has ended. */
 static void sent(struct work *w, const edge_completion *c)
 {
 	struct send *s = (struct send *)w;
 	struct qp *q = s->qp;
 	q->pending--;
+	q->sq.answers -= answered(s);
 	if (c->err != 0 && s->err == 0)
 		s->err = c->err;
 	if (--s->pending == 0 && !s->half) {
@@ -132,6 +139,7 @@ static int put(struct qp *q, struct send *s, edge_work *k)
 	if (err == 0) {
 		s->pending++;
 		q->pending++;
+		q->sq.answers += answered(s);
 	}
 	return err;
 }
@@ -202,6 +210,8 @@ void send_issue(struct qp *q)
 	sq->busy = true; /* what fails on the way leads here again */
 	while (sq->next != sq->head && q->qp.state == IBV_QPS_RTS) {
 		struct send *s = &sq->ring[sq->next % sq->room];
+		if (s->fenced && sq->answers > 0)
+			break;
 		int err = q->link.state == BROKEN ? q->link.err : is_ud(q) ? ud_issue(q, s) : issue(q, s);
 		if (err == EDGE_ERR_AGAIN) {
 			lib.starved = true;

@@ -177,9 +177,9 @@ func (p *CompleteProducer) Publish() (wake bool) {
 	if p.seen != p.tail {
 		p.seen = p.tail
 		p.r.word(wordCQTail).Store(p.tail)
-		wake = p.bell.wakes(p.r.word(wordClientAsleep))
-		p.bell = calm
 	}
+	wake = p.bell.wakes(p.r.word(wordClientAsleep))
+	p.bell = calm
 	if p.due != 0 {
 		p.takeWords()
 	}

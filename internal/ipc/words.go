@@ -26,9 +26,15 @@ func (p *CompleteProducer) stir(word uint8, why reason) {
 	p.due |= 1 << i
 }
 
-// Stir has the next Publish wake who sleeps on a word, entries or not: a connection was aimed at it, whose entries of
-// before it woke nobody there.
-func (p *CompleteProducer) Stir(word uint8) { p.stir(word, loud) }
+// Stir has the next Publish wake who sleeps on a word, or with 0 ring the doorbell, entries or not: a connection was
+// aimed there, whose entries of before woke nobody there.
+func (p *CompleteProducer) Stir(word uint8) {
+	if word == 0 {
+		p.bell = loud
+		return
+	}
+	p.stir(word, loud)
+}
 
 // takeWords takes those who sleep on words that there is a reason to wake.
 func (p *CompleteProducer) takeWords() {

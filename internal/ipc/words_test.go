@@ -120,3 +120,19 @@ func TestWakeEndsTheSleep(t *testing.T) {
 		t.Errorf("the thread was not woken: %v", err)
 	}
 }
+
+// A8.7: a connection that is aimed at the doorbell again may have entries that were for a word where nobody sleeps any
+// more: who waits for the doorbell looks.
+func TestAimAtTheDoorbellRings(t *testing.T) {
+	r := newRings(t, 8)
+	cp := r.CompleteProducer()
+	r.SetClientAsleep(true)
+	cp.PutFor(&CQE{Kind: CQNotify}, 2)
+	if cp.Publish() || cp.Wakes() != 0 {
+		t.Fatal("an entry for a word wakes somebody else")
+	}
+	cp.Stir(0)
+	if !cp.Publish() {
+		t.Error("nobody looks at the entry")
+	}
+}

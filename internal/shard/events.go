@@ -124,8 +124,9 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 	case c.leavesUnread(OutboxLimit / 2): // or it would be evicted for its peers' fault
 		s.eng.Refuse(now, ev.Conn, "the service does not read fast enough")
 		return
-	case s.connRoom(c) != nil:
-		s.eng.Refuse(now, ev.Conn, "the service has no room: "+s.connRoom(c).(*ipc.Error).Text)
+	}
+	if err := s.connRoom(c); err != nil { // once: other shards count the user's, too
+		s.eng.Refuse(now, ev.Conn, "the service has no room: "+err.(*ipc.Error).Text)
 		return
 	}
 	inside := uint32(0)

@@ -279,18 +279,16 @@ func (s *Shard) credit(c *Client, e *ipc.SQE) error {
 	return nil
 }
 
-// aim has the entries of a connection wake the thread that sleeps on a word from now on. It may sleep there already,
-// and those of before woke others: it looks once more.
+// aim has the entries of a connection wake the thread that sleeps on a word, or with 0 who waits for the doorbell, from
+// now on. It may sleep there already, and those of before woke others: it looks once more.
 func (s *Shard) aim(c *Client, e *ipc.SQE) error {
 	cn := c.lookup(e.Conn)
 	if cn == nil {
 		return s.wasted(c) // as credit
 	}
 	cn.word, c.delivery.aims = uint8(e.Imm), true
-	if cn.word != 0 {
-		c.cq.Stir(cn.word)
-		s.touch(c)
-	}
+	c.cq.Stir(cn.word)
+	s.touch(c)
 	return nil
 }
 

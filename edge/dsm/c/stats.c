@@ -2,6 +2,7 @@
  * the textfile collector of node_exporter reads it, or "-": standard error, at the end. The names are those of package
  * dsmprom. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,9 +79,10 @@ void tell_begin(void)
 		fail("EDGE_DSM_STATS names a folder of more than %d bytes; choose a shorter one", PATH / 2);
 }
 
-static void put(struct text *t, const char *name, double value)
+/* The program's locale may have another decimal point, so that no number is printed as a double. */
+static void put(struct text *t, const char *name, const char *value)
 {
-	add(t, "# TYPE edge_dsm_%s_total counter\nedge_dsm_%s_total{run=\"%s\",rank=\"%d\"} %.17g\n", name, name, tell.run,
+	add(t, "# TYPE edge_dsm_%s_total counter\nedge_dsm_%s_total{run=\"%s\",rank=\"%d\"} %s\n", name, name, tell.run,
 	    conf.rank, value);
 }
 
@@ -101,10 +103,15 @@ static void put_all(struct text *t)
 		{ "run_seconds", s.total_ns }, { "data_seconds", s.data_ns }, { "flush_seconds", s.flush_ns },
 		{ "acquire_seconds", s.acquire_ns }, { "lock_seconds", s.lock_ns }, { "barrier_seconds", s.barrier_ns },
 	};
-	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-		put(t, counts[i].name, (double)counts[i].n);
-	for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-		put(t, times[i].name, (double)times[i].n / 1e9);
+	char value[40];
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		snprintf(value, sizeof value, "%" PRIu64, counts[i].n);
+		put(t, counts[i].name, value);
+	}
+	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+		snprintf(value, sizeof value, "%" PRIu64 ".%09" PRIu64, times[i].n / 1000000000, times[i].n % 1000000000);
+		put(t, times[i].name, value);
+	}
 }
 
 /* A file appears whole: it gets its name when it is. */

@@ -2,9 +2,9 @@
  * torture serve PORT | torture run ADDRESS PORT OPERATIONS
  *
  * Two programs of libibverbs that compare every byte. The client posts random writes, writes with immediate, reads,
- * atomics and sends; the server checks each message and answers it. Work requests complete once each, in order, and
- * with success until one fails; then all that are posted flush, and the client begins anew with another queue pair,
- * as often as it takes. At the end it says how often it had to.
+ * atomics, fenced writes of what reads bring, and sends; the server checks each message and answers it. Work requests
+ * complete once each, in order, and with success until one fails; then all that are posted flush, and the client begins
+ * anew with another queue pair, as often as it takes. At the end it says how often it had to.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -103,6 +103,23 @@ static bool choose(struct client *c, struct job *j)
 	}
 }
 
+/* Writes what a read brings to another slot, posted at once: the fence has it wait for the bytes. */
+static void forward(struct client *c, const struct job *read, const char *b)
+{
+	struct job *j = &c->jobs[c->head % DEPTH];
+	struct slot *from = &c->slots[read->slot], *to = &c->slots[j->slot = (int)draw(SLOTS)];
+	if (c->head - c->tail >= DEPTH - 1 || to->readers > 0 || to->unanswered > c->answers)
+		return;
+	j->kind = WRITE;
+	j->number = c->head++;
+	struct ibv_sge g = { .addr = (uintptr_t)b, .length = (uint32_t)from->size, .lkey = c->e.buffers->lkey };
+	struct ibv_send_wr w = { .wr_id = j->number | 1ull << 63, .sg_list = &g, .num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_FENCE, .wr = { .rdma = { .rkey = c->e.rkey,
+		.remote_addr = c->e.address + (uint64_t)j->slot * SLOT } } }, *bad;
+	CHECK(ibv_post_send(c->e.qp, &w, &bad) == 0, "ibv_post_send of a fenced write");
+	*to = (struct slot){ .seed = from->seed, .size = from->size };
+}
+
 static bool post(struct client *c)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
@@ -145,6 +162,8 @@ static bool post(struct client *c)
 	}
 	CHECK(ibv_post_send(c->e.qp, &w, &bad) == 0, "ibv_post_send");
 	c->head++;
+	if (j->kind == READ && draw(2))
+		forward(c, j, b);
 	return true;
 }
 
@@ -155,7 +174,8 @@ static bool session(struct client *c, uint64_t *left)
 	c->head = c->tail = c->messages = c->answers = c->counter = 0;
 	memset(c->slots, 0, sizeof c->slots);
 	while (!c->e.broken && (*left > 0 || c->tail != c->head || c->answers != c->messages)) {
-		if (*left > 0 && c->head - c->tail < DEPTH && post(c))
+		/* One less than there are buffers: a fenced write may use that of the read before it. */
+		if (*left > 0 && c->head - c->tail < DEPTH - 1 && post(c))
 			--*left;
 		else
 			take(c, &flushed);
