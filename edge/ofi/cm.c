@@ -73,6 +73,7 @@ void cm_answered(struct ep *e, const struct header *h)
 	if (h->kind == K_ACCEPT) {
 		e->state = CONNECTED;
 		e->native.joining = e->native.conn != NULL && h->data == 1;
+		e->native.until = until_ns(ASK_MS);
 		native_join(e);
 		return;
 	}
@@ -198,8 +199,8 @@ static int ep_shutdown(struct fid_ep *fid, uint64_t flags)
 		inbound_drop(e);
 		ep_resume(e);
 	}
-	if (err == 0 && !ops_unsent(e))
-		link_shut(&e->link); /* else once that is sent */
+	if (err == 0)
+		ep_shut(e); /* or once all is sent */
 	pthread_mutex_unlock(&e->d->f->mu);
 	return err;
 }

@@ -30,6 +30,8 @@ struct mr {
 extern struct fi_ops_mr mr_ops;
 struct mr *mr_find(struct domain *d, uint64_t key);
 bool mr_hold(struct mr *m); /* has the daemon have it */
+void mr_begin(void);        /* after edge_open, unlocked */
+void mr_sweep(struct fabric *f); /* before edge_device_close */
 
 /* --- ep.c --- */
 
@@ -115,6 +117,8 @@ struct native {
 	edge_conn *conn;   /* NULL: there is none */
 	bool joining;      /* the peer accepted it, and the program is told of the connection once we know */
 	bool up, off;      /* off: an operation was refused, or it ended */
+	bool gone;         /* the endpoint is closed: the program's memory may be, too */
+	int64_t until;     /* when joining is given up */
 	char token[TOKEN]; /* by which it belongs to the stream */
 	uint32_t high;     /* the upper half of the peer's keys; 0: it has none */
 	uint32_t pending, writes; /* operations under way; those of them that change the peer's memory */
@@ -268,6 +272,7 @@ void op_keep(struct ep *e, struct op *op); /* after that or op_post: what could 
 void op_post(struct ep *e, struct op *op); /* the program's: once fences let it */
 void ops_release(struct ep *e);            /* what fences do not hold any more */
 bool ops_unsent(const struct ep *e);
+void ep_shut(struct ep *e);                /* writes no more, if it is shut and all that was posted is sent */
 void inbound_drop(struct ep *e);
 void ep_write(struct ep *e);
 void ep_read(struct ep *e);

@@ -330,6 +330,7 @@ static int ep_close(struct fid *fid)
 		link_close(f, &e->link, whole);
 	if (!drained) { /* libedge still names its operations: they, and the domain, stay */
 		WARN(FI_LOG_EP_CTRL, "the daemon does not end operations of an endpoint that is closed\n");
+		e->native.gone = true;
 		e->tx_cq = e->rx_cq = NULL;
 		memset(e->cntrs, 0, sizeof e->cntrs);
 		pthread_mutex_unlock(&f->mu);

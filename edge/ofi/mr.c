@@ -56,6 +56,16 @@ static void let_go(struct mr *m)
 	m->nsegs = 0;
 }
 
+/* Nothing of a device's stays that no memory of the program's uses: the device is about to be closed. */
+void mr_sweep(struct fabric *f)
+{
+	if (forked(f))
+		return;
+	pthread_mutex_lock(&pages);
+	segs_sweep(f->dev);
+	pthread_mutex_unlock(&pages);
+}
+
 /* Parent and child do not share what the daemon has. */
 static void before_fork(void)
 {
@@ -68,9 +78,17 @@ static void after_fork(void)
 	pthread_mutex_unlock(&pages);
 }
 
-__attribute__((constructor)) static void first(void)
+static void install(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* Once there is a device: what is registered last comes first before fork, so that pages is locked before the devices'
+ * locks, as in mr_reg. */
+void mr_begin(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, install);
 }
 
 /* Has peers of the domain reach the memory by a key of libedge: 0 if it is none that they can. ofi_rxm registers each
@@ -101,6 +119,12 @@ static int mr_close(struct fid *fid)
 	struct mr *m = container_of(fid, struct mr, fid.fid);
 	struct domain *d = m->d;
 	pthread_mutex_lock(&d->f->mu);
+	int err = m->shared != 0 ? edge_unshare(d->f->dev, m->shared, ASK_MS) : 0;
+	if (err != 0 && edge_device_error(d->f->dev) == 0) { /* peers may still use it: the program shall try again */
+		WARN(FI_LOG_MR, "a key is not taken back: %s\n", edge_strerror(err));
+		pthread_mutex_unlock(&d->f->mu);
+		return -FI_EBUSY;
+	}
 	struct mr **at = place(d, m->fid.key);
 	*at = m->next;
 	if (m->cntr != NULL)
@@ -109,9 +133,6 @@ static int mr_close(struct fid *fid)
 		next = e->next;
 		ep_forget_mr(e, m);
 	}
-	int err = m->shared != 0 ? edge_unshare(d->f->dev, m->shared, ASK_MS) : 0;
-	if (err != 0)
-		WARN(FI_LOG_MR, "a key is not taken back: %s\n", edge_strerror(err));
 	if (m->nsegs > 0)
 		let_go(m);
 	d->refs--;
@@ -120,13 +141,15 @@ static int mr_close(struct fid *fid)
 	return 0;
 }
 
-/* fi_mr_bind(3): a counter of what changes the memory. */
+/* fi_mr_bind(3): a counter of what changes the memory. Nobody here sees what peers do by native.c. */
 static int mr_bind(struct fid *fid, struct fid *bound, uint64_t flags)
 {
 	struct mr *m = container_of(fid, struct mr, fid.fid);
 	struct cntr *c = container_of(bound, struct cntr, fid.fid);
 	if (bound->fclass != FI_CLASS_CNTR || flags != FI_REMOTE_WRITE)
 		return bound->fclass != FI_CLASS_CNTR ? -FI_ENOSYS : -FI_EBADFLAGS;
+	if (m->shared != 0)
+		return -FI_EOPNOTSUPP;
 	pthread_mutex_lock(&m->d->f->mu);
 	int err = c->d != m->d || m->cntr != NULL ? -FI_EINVAL : 0;
 	if (err == 0) {
@@ -164,6 +187,8 @@ static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
 		.first = d->virtual ? (uintptr_t)buf : offset, .counted = flags & FI_RMA_EVENT };
 	m->fid.fid = (struct fid){ .fclass = FI_CLASS_MR, .context = context, .ops = &mr_fid_ops };
 	m->fid.mem_desc = m;
+	/* It may be asked for later, by another thread, which could not tell. */
+	m->refused = our_stack((uintptr_t)buf & -(uintptr_t)PAGE, ((uintptr_t)buf + len + PAGE - 1) & -(uintptr_t)PAGE);
 	pthread_mutex_lock(&d->f->mu);
 	m->fid.key = !d->keys ? key : share(m) != 0 ? m->shared : new_key(d);
 	struct mr **at = place(d, m->fid.key);

@@ -160,11 +160,12 @@ static int local(struct ep *e, struct op *op, edge_work *w, edge_piece *pieces)
 	return 0;
 }
 
-/* Not performed, so that another way may be tried. */
-static bool refused(int err)
+/* Not performed, and nothing after it, so that another way may be tried. An atomic meets a limit where the peer's
+ * processors contend for the integer. */
+static bool refused(const struct header *h, int err)
 {
 	return err == EDGE_ERR_KEY || err == EDGE_ERR_PERMISSION || err == EDGE_ERR_BOUNDS || err == EDGE_ERR_MISALIGNED ||
-	       err == EDGE_ERR_STOPPED || err == EDGE_ERR_QUOTA;
+	       err == EDGE_ERR_STOPPED || (err == EDGE_ERR_LIMIT && h->kind == K_ATOMIC);
 }
 
 /* Has a refused operation go through the stream. False: there is no memory for the bytes that were injected. */
@@ -183,6 +184,12 @@ static bool send_again(struct ep *e, struct op *op)
 	return true;
 }
 
+/* What our daemon's quota turned away was not performed, but what is behind it may be. */
+static bool repeatable(const struct ep *e, const struct op *op, int err)
+{
+	return e->state == CONNECTED && (err == EDGE_ERR_QUOTA ? e->native.pending == 0 : refused(&op->h, err));
+}
+
 static void done(struct work *work, const edge_completion *c)
 {
 	struct op *op = (struct op *)work;
@@ -191,27 +198,24 @@ static void done(struct work *work, const edge_completion *c)
 	n->pending--;
 	n->writes -= writes(&op->h);
 	op->native = false;
-	if (c->err == 0 && op->stage != NULL && op->h.kind == K_READ)
-		span_copy(op->from, stage_bytes(e->d->f, op->stage), op->h.size, true);
-	if (c->err == 0 && op->h.kind == K_ATOMIC && atomic_answer(&op->h) >= 0)
-		span_copy(*(struct span *)(void *)op->copy, (char *)&op->was, (uint64_t)atomic_answer(&op->h), true);
 	int err = c->err;
-	n->off |= refused(err) && err != EDGE_ERR_QUOTA;
-	if (refused(err) && e->state == CONNECTED) {
-		if (send_again(e, op)) {
-			ops_release(e);
-			return;
-		}
-		err = EDGE_ERR_NO_MEMORY;
+	if (err == 0 && !n->gone && op->stage != NULL && op->h.kind == K_READ)
+		span_copy(op->from, stage_bytes(e->d->f, op->stage), op->h.size, true);
+	if (err == 0 && !n->gone && op->h.kind == K_ATOMIC && atomic_answer(&op->h) >= 0)
+		span_copy(*(struct span *)(void *)op->copy, (char *)&op->was, (uint64_t)atomic_answer(&op->h), true);
+	n->off |= refused(&op->h, err);
+	if (!repeatable(e, op, err) || !send_again(e, op)) {
+		err = repeatable(e, op, err) ? EDGE_ERR_NO_MEMORY : err;
+		stage_put(e->d->f, op);
+		if (err == 0)
+			op_complete(e, op, 0);
+		else
+			op_abandon(e, op, err);
+		if (err != 0)
+			ep_end(e, err); /* whether it was performed, or what is behind it, is unknown */
 	}
-	stage_put(e->d->f, op);
-	if (err == 0)
-		op_complete(e, op, 0);
-	else
-		op_abandon(e, op, err);
-	if (err != 0)
-		ep_end(e, err); /* whether it was performed is unknown */
 	ops_release(e);
+	ep_shut(e);
 }
 
 int native_post(struct ep *e, struct op *op)
@@ -315,7 +319,7 @@ void native_join(struct ep *e)
 	struct native *n = &e->native;
 	size_t size = 0;
 	int err = n->joining ? edge_conn_wait(n->conn, 0) : EDGE_ERR_REFUSED;
-	if (err == EDGE_ERR_AGAIN) {
+	if (err == EDGE_ERR_AGAIN && left_ns(n->until) > 0) {
 		queue_step(e->d->f, &e->watched);
 		return;
 	}

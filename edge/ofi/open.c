@@ -61,6 +61,7 @@ static int fabric_close(struct fid *fid)
 	}
 	refusals_drop(f);
 	stages_close(f);
+	mr_sweep(f);
 	waiter_close(&f->asking.waiter);
 	pthread_mutex_unlock(&f->mu);
 	edge_device_close(f->dev, CLOSE_MS);
@@ -134,6 +135,7 @@ int fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *c
 		free(f);
 		return -FI_ENODEV;
 	}
+	mr_begin();
 	pthread_mutex_init(&f->mu, NULL);
 	f->fid = (struct fid_fabric){ .fid = { .fclass = FI_CLASS_FABRIC, .context = context, .ops = &fabric_fid_ops },
 		.ops = &fabric_ops, .api_version = attr->api_version };

@@ -119,8 +119,7 @@ void ep_write(struct ep *e)
 			op->waits = true;
 		else
 			op_complete(e, op, 0);
-		if (e->shut && !ops_unsent(e))
-			link_shut(&e->link);
+		ep_shut(e);
 	}
 }
 
@@ -170,7 +169,8 @@ void ops_release(struct ep *e)
 			break;
 		int err = native ? native_post(e, op) : 0;
 		if (err == EDGE_ERR_AGAIN) {
-			queue_step(e->d->f, &e->watched);
+			if (e->native.pending == 0) /* else the next of them that is over comes here */
+				queue_step(e->d->f, &e->watched);
 			break;
 		}
 		if (err != 0) {
@@ -190,6 +190,13 @@ void ops_release(struct ep *e)
 bool ops_unsent(const struct ep *e)
 {
 	return e->ops.first != NULL || e->ops.held != NULL;
+}
+
+/* The peer ends the connection once it reads this end, and what is under way by native.c with it. */
+void ep_shut(struct ep *e)
+{
+	if (e->state == CONNECTED && e->shut && !ops_unsent(e) && e->native.pending == 0)
+		link_shut(&e->link);
 }
 
 /* copy becomes the answer's. */

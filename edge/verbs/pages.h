@@ -50,6 +50,8 @@ struct seg {
 int seg_hold(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **held, int *n);
 void seg_release(struct seg **held, int n);
 struct seg *seg_find(uintptr_t at);
+void segs_sweep(edge_device *dev); /* before it is closed: drops those that no memory region holds */
+bool our_stack(uintptr_t start, uintptr_t end); /* of the calling thread: its pages cannot be exchanged under it */
 void segs_forking(void); /* before fork, after which seg.c goes on by itself: a child has no segments */
 
 #endif

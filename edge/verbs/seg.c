@@ -59,6 +59,15 @@ static bool drop(int i)
 	return true;
 }
 
+void segs_sweep(edge_device *dev)
+{
+	for (int i = nsegs; i-- > 0;)
+		if (segs[i]->dev == dev && segs[i]->refs == 0 && !drop(i)) { /* the region goes with the device */
+			disown(segs[i]->start, segs[i]->end, segs[i]->memfd, segs[i]->inode);
+			take_out(i);
+		}
+}
+
 static int refusal(int err)
 {
 	if (pages_say != NULL)
@@ -98,17 +107,20 @@ static int take(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **m
 	return 0;
 }
 
-/* Whether memory is of the stack that we run on, whose pages cannot be exchanged under us. */
-static bool our_stack(uintptr_t start, uintptr_t end)
+/* A thread's stack stays where it is; that of the first one grows, but is not plain (maps.c). */
+bool our_stack(uintptr_t start, uintptr_t end)
 {
+	static _Thread_local uintptr_t low, high;
 	pthread_attr_t a;
-	void *low = NULL;
+	void *at = NULL;
 	size_t size = 0;
-	if (pthread_getattr_np(pthread_self(), &a) != 0)
-		return false;
-	pthread_attr_getstack(&a, &low, &size);
-	pthread_attr_destroy(&a);
-	return start < (uintptr_t)low + size && end > (uintptr_t)low;
+	if (high == 0 && pthread_getattr_np(pthread_self(), &a) == 0) {
+		pthread_attr_getstack(&a, &at, &size);
+		pthread_attr_destroy(&a);
+		low = (uintptr_t)at;
+		high = low + size;
+	}
+	return start < high && end > low;
 }
 
 /* Whether most of an allocation has never been written to: taking it over would make all of it resident. */
