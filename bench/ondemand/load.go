@@ -35,7 +35,7 @@ func (f *far) order(ctx context.Context, what uint32) (u space.Usage) {
 	return u
 }
 
-// ask has the server follow an order, and takes its answer.
+// ask sends the server an order, waits until it is carried out, and decodes the answer.
 func (f *far) ask(ctx context.Context, what uint32, answer any) {
 	kit.Do(ctx, f.c, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: f.board, RemoteOff: bell,
 		Flags: edge.Notify, Imm: what})

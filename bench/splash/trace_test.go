@@ -9,7 +9,7 @@ import (
 	"multiedge/edge/dsm"
 )
 
-// A kernel that is traced has the same bits as its sequential run, and two traces of it are equal.
+// Tracing does not change the result of a kernel, and two runs give equal traces.
 func TestTraces(t *testing.T) {
 	cluster := svm.Config{Nodes: 3, Procs: 2, Requests: true, Work: 3}
 	for _, k := range Kernels {

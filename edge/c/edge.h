@@ -169,9 +169,9 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
-/* Whether there may be completions that edge_completions has not given: by a look at memory, without a lock or a system
- * call, for programs that poll. 0: there are none, or another thread is taking them off the ring just now. It does not
- * see what the control socket tells, such as the end of a connection: edge_device_poll is called now and then as well. */
+/* Whether there may be completions that edge_completions has not given: by a look at memory, without a lock or a
+ * system call, for programs that poll. 0: there are none, or another thread is taking them off the ring just now. It
+ * does not see what the control socket tells, such as the end of a connection: call edge_device_poll now and then. */
 EDGE_API int edge_device_ready(edge_device *dev);
 /* A descriptor that polls readable, after edge_device_arm, when something happened. It belongs to the device. The
  * loop: edge_device_poll; look at operations, notifications, streams; edge_device_arm; if that said 1, wait for the
@@ -266,8 +266,8 @@ enum edge_order {
 	EDGE_ORDERED = 1, /* every operation takes effect after the one before it */
 	/* Every operation begins after the one before it: writes and messages take effect in their order, several reads and
 	 * atomics are answered at a time. A read without a fence behind it may see what a later write put there; of two
-	 * reads the earlier may see the newer bytes, if frames are lost or memory is not resident (PROTOCOL clause 5.3). As EDGE_ORDERED with a daemon
-	 * without EDGE_FEATURE_OVERLAP. */
+	 * reads the earlier may see the newer bytes, if frames are lost or memory is not resident (PROTOCOL clause 5.3). As
+	 * EDGE_ORDERED with a daemon without EDGE_FEATURE_OVERLAP. */
 	EDGE_OVERLAP = 2
 };
 
