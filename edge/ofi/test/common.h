@@ -211,3 +211,17 @@ static int outcome(const void *context)
 		fail(__LINE__, "a completion of something else", err);
 	return err;
 }
+
+/* One end waits until the other has come so far. */
+static inline void say(struct fid_ep *ep)
+{
+	CHECK(fi_send(ep, "go", 2, NULL, 0, "go"));
+	WANT(outcome("go") == 0);
+}
+
+static inline void hear(struct fid_ep *ep)
+{
+	char buf[8];
+	CHECK(fi_recv(ep, buf, sizeof buf, NULL, 0, "hear"));
+	WANT(outcome("hear") == 0 && memcmp(buf, "go", 2) == 0);
+}

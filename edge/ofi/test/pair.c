@@ -15,19 +15,6 @@ enum { KEY = 77, BIG = 3000000, DEPTH = 64, FLOOD = 200000, LIMIT = 40 };
 
 static char mine[BIG], theirs[BIG];
 
-static void say(struct fid_ep *ep)
-{
-	CHECK(fi_send(ep, "go", 2, NULL, 0, "go"));
-	WANT(outcome("go") == 0);
-}
-
-static void hear(struct fid_ep *ep)
-{
-	char buf[8];
-	CHECK(fi_recv(ep, buf, sizeof buf, NULL, 0, "hear"));
-	WANT(outcome("hear") == 0 && memcmp(buf, "go", 2) == 0);
-}
-
 static const size_t lengths[] = { 0, 1, 7, 1000, 4096, 16000, 16384, 32728, 32729, 65536, 262144, 1000003, BIG };
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 

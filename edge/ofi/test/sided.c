@@ -40,19 +40,6 @@ static void rendezvous(const char *file, int how)
 	WANT(fd >= 0 && close(fd) == 0);
 }
 
-static void say(struct fid_ep *ep)
-{
-	CHECK(fi_send(ep, "go", 2, NULL, 0, "go"));
-	WANT(outcome("go") == 0);
-}
-
-static void hear(struct fid_ep *ep)
-{
-	char buf[8];
-	CHECK(fi_recv(ep, buf, sizeof buf, NULL, 0, "hear"));
-	WANT(outcome("hear") == 0 && memcmp(buf, "go", 2) == 0);
-}
-
 /* Completions of several operations, in whatever order they come: context and outcome of each. */
 struct ended { const void *context; int err; };
 
