@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ func carried(t *testing.T, spoil func(tr *Trial, c *agent)) *Row {
 }
 
 // memoryOf changes the memory of a server's first connection behind the harness's back, as a broken transport would.
+// It writes only the bytes that change differs in: writes of the client may be under way to all others.
 func memoryOf(t *testing.T, server *agent, seed uint64, change func(b []byte)) {
 	t.Helper()
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", server.proc.Pid()))
@@ -43,9 +45,14 @@ func memoryOf(t *testing.T, server *agent, seed uint64, change func(b []byte)) {
 			continue
 		}
 		if _, err := mem.ReadAt(b, from); err == nil && string(b[:guard]) == string(want[:guard]) {
+			was := slices.Clone(b)
 			change(b)
-			_, err = mem.WriteAt(b, from)
-			must(t, err)
+			for i := range b {
+				if b[i] != was[i] {
+					_, err = mem.WriteAt(b[i:i+1], from+int64(i))
+					must(t, err)
+				}
+			}
 			return
 		}
 	}
