@@ -445,3 +445,25 @@ func TestCloseOfACutStreamAborts(t *testing.T) {
 	}
 	must(t, in.Close())
 }
+
+// A WriteRegion waits for its bytes to leave the caller's memory, for as long as the peer does not answer. CloseWrite and
+// Close wait for it no longer than they linger.
+func TestCloseBesideALongWrite(t *testing.T) {
+	n := newStreamNet(t, Config{Linger: 20 * time.Millisecond})
+	out, in := n.mustPair(t)
+	out.out.mu.Lock() // as WriteRegion holds it
+	ended := make(chan error, 2)
+	go func() { ended <- out.CloseWrite(); ended <- out.Close() }()
+	for _, call := range []string{"CloseWrite", "Close"} {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v, want a deadline that passed", call, err)
+			}
+		case <-testContext(t).Done():
+			t.Errorf("%s does not return", call)
+		}
+	}
+	out.out.mu.Unlock()
+	in.Close()
+}
