@@ -177,7 +177,7 @@ func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_
 	if b.Largest >= l.next || b.Floor > b.Largest+1 {
 		return acked, lost, AckResult{Invalid: true}
 	}
-	if b.Largest >= l.base && l.isOut(b.Largest) && b.word(b.Largest)&1 != 0 {
+	if b.word(b.Largest)&1 != 0 && l.timed(b.Largest) {
 		res.RTTSample = now.Sub(l.slots[b.Largest&l.mask].time)
 		res.HasRTT = b.Largest >= l.probe.silent && rtt.Update(res.RTTSample, b.Delay)
 	}
@@ -300,6 +300,17 @@ func (l *Ledger) nextOut(pn uint64) uint64 {
 }
 
 func (l *Ledger) isOut(pn uint64) bool { return l.out[pn>>6&l.wordMask]>>(pn&63)&1 != 0 }
+
+// timed reports whether a first acknowledgement of pn tells the round trip: it is outstanding, or RecallLast took it
+// back. Else a path whose round trip is longer than the first probe timeout would recall each packet before its
+// acknowledgement, and never learn how long to wait.
+func (l *Ledger) timed(pn uint64) bool {
+	if pn >= l.base {
+		return l.isOut(pn)
+	}
+	ours := l.next-pn <= l.mask+1 // the slot has no later user
+	return ours && l.params.Nacks && pn >= l.loss.abandoned && l.lost[pn>>6&l.wordMask]>>(pn&63)&1 != 0
+}
 
 // AbandonAll gives up the path: everything outstanding is appended to lost, to be sent elsewhere. Should it be
 // acknowledged after all it counts as spurious, but teaches nothing about reordering.

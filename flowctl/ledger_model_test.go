@@ -99,13 +99,16 @@ func (m *ledgerModel) record(t *rapid.T, l *Ledger, now mono.Time, wire []uint64
 
 func (m *ledgerModel) ack(t *rapid.T, l *Ledger, now mono.Time, b *Block, rtt *RTT) {
 	spurious, newly := 0, 0
+	_, sample := m.out[b.Largest]
+	if _, late := m.lost[b.Largest]; late && l.params.Nacks {
+		sample = true
+	}
 	for pn := range m.lost {
 		if b.Acked(pn) {
 			spurious++
 			delete(m.lost, pn)
 		}
 	}
-	_, sample := m.out[b.Largest]
 	for pn := range m.out {
 		if b.Acked(pn) {
 			newly++

@@ -122,6 +122,32 @@ func TestLedgerProbe(t *testing.T) {
 
 // Only news is progress: a block that says what is known already, as those of a peer do that sends data of its own,
 // does not put the probe off. That a packet judged lost arrived after all is news.
+// The first round trip of a path is longer than the first probe timeout, and the profile recalls the last frame after
+// each: its acknowledgement still tells how long to wait (clause 8.6).
+func TestLedgerRecalledTooEarly(t *testing.T) {
+	const trip = 26 * time.Millisecond
+	l, rtt := NewLedger(64), &RTT{}
+	l.Configure(LossParams{AckDelay: time.Millisecond, CoarseTimeout: 25 * time.Millisecond, Nacks: true})
+	l.Record(0, 100, 0, true)
+	if at := l.Deadline(); at > mono.Time(trip) {
+		t.Fatalf("the first probe is due at %v, when the first round trip is over", at)
+	}
+	if _, probe := l.OnTimeout(l.Deadline(), rtt, nil); !probe {
+		t.Fatal("no probe")
+	}
+	if lost := l.RecallLast(nil); !sameNumbers(pns(lost), 0) {
+		t.Fatalf("recalled %v", pns(lost))
+	}
+	acked, _, res := l.OnAck(mono.Time(trip), block(0, 1), rtt, nil, nil)
+	if len(acked) != 0 || res.SpuriousLosses != 1 || !res.HasRTT || rtt.SRTT() != trip {
+		t.Errorf("acked %v, %+v, srtt %v", pns(acked), res, rtt.SRTT())
+	}
+	l.Record(mono.Time(trip), 100, 0, true)
+	if l.Deadline() < mono.Time(2*trip) {
+		t.Errorf("the next probe is due at %v, before its frame can be acknowledged", l.Deadline())
+	}
+}
+
 func TestLedgerProgress(t *testing.T) {
 	l, rtt := NewLedger(64), &RTT{}
 	l.Record(0, 1, 0, true)
