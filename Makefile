@@ -37,7 +37,7 @@ test: build       ## everything that must pass, as root or as a user who may mak
 race:             ## the same under the race detector, for the packages that have goroutines or labs
 	$(GO) test -race -vet=off -timeout 10m ./edge ./edge/dsm ./edge/stream ./edge/examples \
 		./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... \
-		$$($(GO) list ./bench/... | grep -vE '/bench/(fabric|figure|pattern|xlate)($$|/)')
+		$$($(GO) list ./bench/... | grep -vE '/bench/(fabric|fairness|figure|pattern|xlate)($$|/)')
 
 lint:             ## staticcheck, at the version that go.mod names
 	$(GO) tool staticcheck ./...

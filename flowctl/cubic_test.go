@@ -7,48 +7,6 @@ import (
 	"multiedge/internal/mono"
 )
 
-// use is which part of a line a flow alone has between from and to.
-func use(t *testing.T, c Congestion, rtt time.Duration, loss float64, from, to time.Duration) float64 {
-	s := newSim(1)
-	w := &wire{frame: slowFrame, delay: rtt / 2, queue: int(rtt/slowFrame) + 64, loss: loss}
-	f := stream(t, s, c, w, &wire{frame: 1000, delay: rtt / 2, loss: loss})
-	s.run(from, never)
-	was := f.arrivals
-	s.run(to-from, never)
-	return float64(f.arrivals-was) * float64(slowFrame) / float64(to-from)
-}
-
-// rivalUse is what a TCP alone has of a line that loses so many frames.
-func rivalUse(rtt time.Duration, loss float64, from, to time.Duration) float64 {
-	s := newSim(1)
-	w := &wire{frame: slowFrame, delay: rtt / 2, queue: int(rtt/slowFrame) + 64, loss: loss}
-	tcp := newRival(s, w, &wire{frame: 1000, delay: rtt / 2, loss: loss})
-	s.run(from, never)
-	was := tcp.arrivals
-	s.run(to-from, never)
-	return float64(tcp.arrivals-was) * float64(slowFrame) / float64(to-from)
-}
-
-// A line that loses one frame in a hundred, and is never full: CUBIC takes that for congestion, as TCP does, and gets
-// no less than it; `lossy` gets ten times as much. Without losses it fills the line.
-func TestLossyLines(t *testing.T) {
-	const rtt = 100 * time.Millisecond
-	lossy, cubic := IPCongestion("lossy"), IPCongestion("wan")
-	l, c := use(t, lossy, rtt, 0.01, 10*time.Second, 20*time.Second), use(t, cubic, rtt, 0.01, 10*time.Second,
-		20*time.Second)
-	tcp := rivalUse(rtt, 0.01, 10*time.Second, 20*time.Second)
-	t.Logf("at 1 %% loss: lossy %.3f of the line, wan %.3f, TCP cubic %.3f", l, c, tcp)
-	if c < tcp {
-		t.Errorf("at 1 %% loss: wan %.4f of the line, TCP cubic %.4f", c, tcp)
-	}
-	if l < 10*c || c < 0.005 {
-		t.Errorf("at 1 %% loss: lossy %.3f of the line, wan %.3f", l, c)
-	}
-	if l := use(t, lossy, rtt, 0, 8*time.Second, 12*time.Second); l < 0.9 {
-		t.Errorf("without losses: %.3f of the line", l)
-	}
-}
-
 // acks gives a controller acknowledgements, as many as its window has, for so many round trips.
 func acks(c Controller, now *mono.Time, rtt time.Duration, rounds int) {
 	r := &RTT{}

@@ -69,32 +69,11 @@ type wire struct {
 	dark      func(now mono.Time) bool
 	free      mono.Time
 	busy      time.Duration
-	police    float64 // frames per second that pass, and no queue; 0: any number
-	burst     float64 // of them
-	tokens    float64
-	policeAt  mono.Time
-}
-
-// passes reports whether the policer lets a frame through.
-func (w *wire) passes(now mono.Time) bool {
-	if w.police == 0 {
-		return true
-	}
-	w.tokens = min(w.burst, w.tokens+now.Sub(w.policeAt).Seconds()*w.police)
-	w.policeAt = now
-	if w.tokens < 1 {
-		return false
-	}
-	w.tokens--
-	return true
 }
 
 func (w *wire) send(s *sim, deliver func()) {
 	start := max(s.now, w.free)
 	if w.queue > 0 && w.frame > 0 && int(start.Sub(s.now)/w.frame) >= w.queue {
-		return
-	}
-	if !w.passes(s.now) {
 		return
 	}
 	w.free = start.Add(w.frame)
@@ -124,7 +103,6 @@ type flow struct {
 	fwd      *wire
 	back     []*wire // blocks take them in turn
 	blocks   int
-	endless  bool // nothing is remembered of single frames
 	want     uint32
 	next     uint32
 	again    []uint32 // tags to send again
@@ -162,7 +140,7 @@ func (f *flow) poll() {
 	for len(f.again) > 0 || f.next < f.want {
 		n, _ := f.l.InFlight()
 		if !f.l.CanSend() || n >= f.window || !f.cwnd.Allows(n, f.s.now) {
-			if at := f.cwnd.NextSend(); at > f.s.now && (n == 0 || f.endless) && f.pacedTo <= f.s.now {
+			if at := f.cwnd.NextSend(); at > f.s.now && n == 0 && f.pacedTo <= f.s.now {
 				f.pacedTo = at
 				f.s.at(at, f.poll)
 			}
@@ -187,9 +165,7 @@ func (f *flow) sendOne() {
 		f.next++
 	}
 	pn := f.l.Record(f.s.now, 8192, tag, true)
-	if !f.endless {
-		f.fate = append(f.fate, 'o')
-	}
+	f.fate = append(f.fate, 'o')
 	f.fwd.send(f.s, func() { f.arrive(pn) })
 }
 
@@ -211,7 +187,7 @@ func (f *flow) onTimer() {
 func (f *flow) judge() {
 	for _, s := range f.lost {
 		f.settle(s, 'l')
-		if !f.endless && !f.tags[s.Tag] && s.Tag < f.want {
+		if !f.tags[s.Tag] && s.Tag < f.want {
 			f.again = append(f.again, s.Tag)
 		}
 	}
@@ -220,9 +196,6 @@ func (f *flow) judge() {
 }
 
 func (f *flow) settle(s Sent, fate byte) {
-	if f.endless {
-		return
-	}
 	if f.fate[s.PN] != 'o' {
 		f.t.Fatalf("packet %d: %c after %c", s.PN, fate, f.fate[s.PN])
 	}
@@ -272,7 +245,7 @@ func (f *flow) onBlock(b *Block) {
 	}
 	for _, s := range f.acked {
 		f.settle(s, 'a')
-		if !f.endless && s.Tag < f.want {
+		if s.Tag < f.want {
 			f.tags[s.Tag] = true
 		}
 	}

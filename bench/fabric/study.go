@@ -203,10 +203,10 @@ func (s *Spec) totalsFigure(results []*Result) figure.Figure {
 
 // Why the goals are missed, where they are.
 const (
-	whyShort = "sealed frames have 100 bytes of headers more than TCP's packets, so that links are busier at the " +
-		"same load; and small windows wait for acknowledgements of several frames, where the model has one for each"
+	whyShort = "queues before hosts are longer than the model's, and flows between two hosts share a session, its " +
+		"window and its turns at the NIC, where the model has a connection for each (docs/PERFORMANCE.md)"
 	whyIncast = "a session begins with a window of 10 frames, before any mark came back: more than 32 senders fill " +
-		"the buffer with them"
+		"the buffer with them; why several lanes of 128 senders go on to fill it is not known"
 	whyFrames = "sealed frames have 100 bytes of headers more than TCP's packets, 7 % of a link at an MTU of 1500"
 )
 

@@ -31,6 +31,7 @@ type commands struct {
 	UTLB     utlbCmd     `cmd:"" name:"utlb" help:"Address translation under traces of parallel programs: the tables and figures of the UTLB paper (no network)."`
 	DHL      dhlCmd      `cmd:"" name:"dhl" help:"Lookup caches under traces of parallel programs: the figures of the dynamic handle lookup paper (no network)."`
 	Fabric   fabricCmd   `cmd:"" name:"fabric" help:"A data centre in simulation, 64 to 1,024 hosts that run the production engine: slowdown of flows over size, goodput, drops, fairness, beside a model of DCTCP (no network)."`
+	Fairness fairnessCmd `cmd:"" name:"fairness" help:"IP links beside TCP with CUBIC over round trips, buffers, lanes and a policer, and alone on long and lossy lines, in simulation (no network)."`
 }
 
 func main() { os.Exit(run()) }

@@ -51,6 +51,7 @@ var allowed = map[string]string{
 		"internal/hist internal/buildinfo internal/forward linkdrv",
 	"bench/eager":    "bench edge internal/engine internal/mono internal/sim",
 	"bench/fabric":   "bench internal/mono internal/sim",
+	"bench/fairness": "bench internal/sim flowctl",
 	"bench/handles":  "bench edge regmem",
 	"bench/notify":   "bench edge internal/inspect internal/ipc internal/mono internal/trace",
 	"bench/ondemand": "bench edge internal/config internal/inspect regmem",

@@ -6,7 +6,7 @@
 //	port.go     queues, switches, the way of a packet
 //	agenda.go   the queue of events
 //	flow.go     what is sent, and how long it takes at best
-//	engine.go   hosts that run the engine; open.go: their sessions and connections
+//	engine.go   hosts that run the engine; open.go: their sessions and connections; lanes.go: their ports
 //	dctcp.go    hosts that run the model: its sender; dctcp_recv.go: its receiver, and its host
 //
 // One goroutine runs a Net, and a seed is a run. Hosts take no time to compute: what is measured is what networks and

@@ -3,7 +3,6 @@ package fabric
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
@@ -15,19 +14,12 @@ import (
 
 // engines are hosts that run the production engine, over sealed IP links.
 type engines struct {
-	n     *Net
-	list  []*engineHost
-	addrs [][]frame.Addr         // by host and lane
-	at    map[frame.Addr]laneEnd // likewise, the other way round
+	n    *Net
+	list []*engineHost
 	// of all flows together: nobody looks at it, and it stays in the processor's caches
 	source, sink []byte
 	conns        []connection // by channel
 	open         int          // connections that are
-}
-
-type laneEnd struct {
-	host int32
-	lane uint8
 }
 
 // connection is what a channel is to engines.
@@ -45,6 +37,8 @@ type engineHost struct {
 	batches engine.Batches
 	id      engine.NodeID
 	dialled map[engine.ConnID]bool // by this host; true: they are open
+	ports   ports
+	from    frame.Addr // of the packet that the engine is taking
 	blocked bool
 	alarm   mono.Time // for which an event is scheduled
 }
@@ -62,21 +56,11 @@ const (
 func linkMTU(mtu int) int { return mtu - 20 - 8 - frame.HeaderLen }
 
 func newEngines(n *Net) (*engines, error) {
-	x := &engines{n: n, at: map[frame.Addr]laneEnd{}, source: make([]byte, piece), sink: make([]byte, piece),
+	x := &engines{n: n, source: make([]byte, piece), sink: make([]byte, piece),
 		conns: make([]connection, len(n.opt.Channels))}
 	ids, err := n.identities()
 	if err != nil {
 		return nil, err
-	}
-	for i := range n.opt.Hosts {
-		var lanes []frame.Addr
-		for l := range n.opt.Lanes {
-			ip := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1})
-			at := frame.IP(netip.AddrPortFrom(ip, uint16(9470+l)))
-			x.at[at] = laneEnd{int32(i), uint8(l)}
-			lanes = append(lanes, at)
-		}
-		x.addrs = append(x.addrs, lanes)
 	}
 	for i := range n.opt.Hosts {
 		h := &engineHost{engines: x, index: int32(i), alarm: never, dialled: map[engine.ConnID]bool{}}
@@ -134,11 +118,12 @@ func (h *engineHost) boot(id *secure.Node) (err error) {
 	if err != nil {
 		return err
 	}
+	h.ports.open(o.Lanes)
 	for l := range o.Lanes {
 		h.batches.Set(l, engine.NewBatch(batch, linkMTU(o.MTU)))
-		if err := h.e.SetLink(h.n.Now, l, engine.LinkConfig{Name: fmt.Sprint("lane", l), Addr: h.addrs[h.index][l],
+		if err := h.e.SetLink(h.n.Now, l, engine.LinkConfig{Name: fmt.Sprint("lane", l), Addr: front(h.index),
 			MTU: linkMTU(o.MTU), RxSlots: rxSlots, Below: around - ethernet + frame.HeaderLen, ECN: o.Mark > 0,
-			Congestion: flowctl.IPCongestion("auto"), Group: "fabric"}); err != nil {
+			Ports: o.Lanes > 1, Congestion: flowctl.IPCongestion("auto"), Group: "fabric"}); err != nil {
 			return err
 		}
 	}
@@ -167,9 +152,11 @@ func (h *engineHost) receive(p *packet) {
 	case p.capable:
 		ecn = frame.ECT0
 	}
-	h.e.Handle(h.n.Now, int(p.toLane), engine.Arrival{Rx: frame.Rx{Head: p.frame, Origin: &h.addrs[p.from][p.lane],
-		ECN: ecn}})
-	h.turn()
+	if lane, from, ok := h.ports.receiver(p); ok {
+		h.from = from
+		h.e.Handle(h.n.Now, lane, engine.Arrival{Rx: frame.Rx{Head: p.frame, Origin: &h.from, ECN: ecn}})
+		h.turn()
+	}
 }
 
 // wake implements host.
@@ -231,18 +218,20 @@ func (h *engineHost) turn() {
 func (h *engineHost) transmit() {
 	n := h.n
 	nic := &n.ports[h.index]
+	for link, socket, ok := h.e.Drawn(); ok; link, socket, ok = h.e.Drawn() {
+		h.ports.draw(link, socket)
+	}
 	for !h.blocked && h.e.PollTransmit(n.Now, &h.batches) > 0 {
 		for link, f := range h.batches.All() {
 			p := n.packet()
 			p.frame = f.AppendTo(p.frame)
-			to, ok := h.at[f.To]
-			if !ok {
+			p.from, p.size, p.capable = h.index, len(p.frame)+around, f.Capable
+			p.fromPort = h.ports.sender(link, &f.To)
+			if p.to, p.toPort = hostOf(&f.To); int(p.to) >= n.opt.Hosts {
 				n.fault("host %d sends to %v", h.index, f.To)
 				return
 			}
-			p.from, p.to, p.lane, p.toLane, p.size = h.index, to.host, uint8(link), to.lane, len(p.frame)+around
-			p.capable = f.Capable
-			p.hash = n.flowHash(p.from, p.to, uint64(p.lane), uint64(p.toLane))
+			p.hash = n.flowHash(p.from, p.to, uint64(p.fromPort), uint64(p.toPort))
 			n.send(p)
 		}
 		h.batches.Reset()

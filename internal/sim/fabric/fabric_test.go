@@ -274,3 +274,26 @@ func TestAgenda(t *testing.T) {
 		t.Errorf("%d events are left", left)
 	}
 }
+
+// All lanes of 128 hosts to one become paths with full frames, and carry, although its port has little room.
+func TestLanesOfManyPeers(t *testing.T) {
+	o := small(false)
+	o.Hosts, o.PerLeaf, o.Lanes, o.Verify, o.Buffer = 132, 16, 4, false, 60<<10
+	for i := range 128 {
+		o.Channels = append(o.Channels, Channel{i + 1, 0})
+	}
+	n := open(t, o)
+	used := map[uint16]bool{}
+	n.watch = func(_ int32, p *packet) {
+		if p.to == 0 && p.size > o.MTU {
+			used[p.fromPort] = true
+		}
+	}
+	for i := range o.Channels {
+		n.Start(i, 10_000)
+	}
+	n.allDone(t, time.Second)
+	if len(used) < o.Lanes {
+		t.Errorf("frames left from %d ports, want one at least of each of %d lanes", len(used), o.Lanes)
+	}
+}

@@ -127,9 +127,9 @@ type packet struct {
 	arrives  mono.Time // of one on a cable
 	size     int       // bytes that it takes of a link, with what is around the frame
 	from, to int32     // hosts
-	lane     uint8     // link of the sender
-	toLane   uint8     // link of the receiver
-	capable  bool      // it may be marked
+	fromPort uint16    // UDP ports, of engines
+	toPort   uint16
+	capable  bool // it may be marked
 	marked   bool
 	hash     uint64 // of its flow
 	frame    []byte // of engines

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 )
 
 // What precedes the first flow: sessions, whose paths find their frame size, and connections.
@@ -14,6 +15,9 @@ const (
 	service    = "flows"
 	openLimit  = 20 * time.Second       // of virtual time
 	settleStep = 100 * time.Millisecond // between two looks at paths
+	// between two dials. Of many hosts that dial one at the same moment, all Probes of a frame size meet at its port,
+	// and again at each repetition.
+	dialEvery = 10 * time.Microsecond
 )
 
 // Open makes all channels ready. show is called now and then with how far that is, 0 to 1. From its return on links
@@ -35,7 +39,7 @@ func (x *engines) connect(show func(share float64)) error {
 	for i, c := range channels {
 		from, to := x.list[c.From], x.list[c.To]
 		to.e.Listen(service)
-		from.e.SetEndpoints(n.Now, to.id, x.addrs[c.To])
+		from.e.SetEndpoints(n.Now, to.id, []frame.Addr{front(to.index)})
 		id, err := from.e.Dial(n.Now, hostName(c.To), service, engine.DialOptions{Timeout: openLimit,
 			Data: binary.BigEndian.AppendUint32(nil, uint32(i))})
 		if err != nil {
@@ -43,6 +47,9 @@ func (x *engines) connect(show func(share float64)) error {
 		}
 		x.conns[i].from, from.dialled[id] = id, false
 		from.turn()
+		if _, err := n.Run(n.Now.Add(dialEvery), func() bool { return false }); err != nil {
+			return err
+		}
 	}
 	shown := -1
 	ok, err := n.Run(n.Now.Add(openLimit), func() bool {
