@@ -240,7 +240,7 @@ func (m *mates) greatest(v float64, at int) float64 {
 }
 
 // handRounds is how often a kernel and its like by hand run in turn.
-const handRounds = 5
+const handRounds = 15
 
 // besideHand compares the kernels of the job that have their like written by hand with those.
 func (j *job) besideHand(ctx context.Context, d *edge.Device) (steps []Step) {

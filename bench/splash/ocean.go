@@ -8,22 +8,24 @@ import (
 
 const oceanSweeps = 20
 
-func oceanBytes(s, _ int) int { return (s+2)*8*stride(s) + page }
+func oceanBytes(s, ranks int) int { return (s+2)*8*stride(s) + ranks*page }
 
 // stride is from one row of a grid to the next: rows begin at pages, so that no two ranks write to one.
 func stride(s int) int { return (8*(s+2) + page - 1) / page * page / 8 }
 
-// ocean relaxes a grid of s rows and columns and a border, red and black points in turn, and finds the greatest change
-// of each sweep under a lock.
+// ocean relaxes a grid of s rows and columns and a border, red and black points in turn. Each rank keeps its greatest
+// change of each sweep on a page of its own, and rank 0 finds the greatest of all, as its version by hand does.
 func ocean(m *dsm.Memory, s int) (work func(), result func() uint64) {
 	width, apart := s+2, stride(s)
 	g := dsm.Alloc[float64](m, width*apart, func(number, _, ranks int) int {
 		row := min(max(number*page/8/apart-1, 0), s-1) // the border is with the row beside it
 		return ((row+1)*ranks - 1) / s
 	})
-	change := dsm.Alloc[float64](m, oceanSweeps, dsm.At(0))
+	change := dsm.Alloc[float64](m, m.Ranks()*page/8, dsm.Turns)
 	lo, hi := m.Share(s)
 	lo, hi = lo+1, hi+1
+	g.Follow((lo-1)*apart, (lo-1)*apart+width) // of the ranks beside this one
+	g.Follow(hi*apart, hi*apart+width)
 	from, to := lo, hi
 	if from == 1 {
 		from = 0
@@ -43,16 +45,21 @@ func ocean(m *dsm.Memory, s int) (work func(), result func() uint64) {
 				greatest = max(greatest, relax(g, width, apart, lo, hi, colour))
 				m.Barrier()
 			}
-			m.Lock(0)
-			change.Set(sweep, max(change.At(sweep), greatest))
-			m.Unlock(0)
+			change.Set(m.Rank()*page/8+sweep, greatest)
 		}
 	}
 	return work, func() (d uint64) {
 		for i := range width {
 			d = sum(d, g.Read(i*apart, i*apart+width))
 		}
-		return sum(d, change.Read(0, oceanSweeps))
+		for sweep := range oceanSweeps {
+			greatest := 0.0
+			for rank := range m.Ranks() {
+				greatest = max(greatest, change.At(rank*page/8+sweep))
+			}
+			d = sum(d, []float64{greatest})
+		}
+		return d
 	}
 }
 

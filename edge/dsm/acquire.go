@@ -10,7 +10,7 @@ import (
 // of their logs, all at once, and makes the pages that they name stale (DSM clauses 3.3 and 3.4).
 func (m *Memory) acquire(vector int) {
 	m.settle()
-	start, news, all := mono.Now(), false, false
+	start, news, reads, all := mono.Now(), false, false, false
 	for q := range m.ranks {
 		n := m.behind(q, vector)
 		switch {
@@ -19,25 +19,36 @@ func (m *Memory) acquire(vector int) {
 		case n > uint64(m.lay.pull):
 			all = true
 		case vector == m.lay.released && m.landNews(q, int(n)):
+		case vector != m.lay.released && m.landEnd(q, int(n), vector):
 		default:
 			m.readLog(q, int(n))
+			reads = true
 		}
 		news = true
 	}
 	if !news {
 		return
 	}
-	m.wait()
+	if reads { // else nothing is to come: what this rank wrote to others is not waited for
+		m.wait()
+	}
 	for q := range m.ranks {
 		n := m.behind(q, vector)
-		if n > 0 && n <= uint64(m.lay.pull) && !m.notices(q, int(n)) {
+		var c changes
+		if vector == m.lay.released {
+			c = m.brought(q)
+		}
+		if n > 0 && n <= uint64(m.lay.pull) && !m.notices(q, int(n), &c) {
 			all = true
 		}
 		m.known[q] += n
 	}
 	if all {
 		m.stats.Overruns++
-		m.notice(0, len(m.state))
+		m.crowded()
+		for p := range m.state {
+			m.notice(p)
+		}
 	}
 	m.stats.Acquire += mono.Now().Sub(start)
 }
@@ -61,26 +72,33 @@ func (m *Memory) readLog(q, n int) {
 	}
 }
 
-// landNews takes the next n words of the log of q from what rank 0 wrote at the end of a barrier. It reports false if
-// they are not there.
+// landNews takes the next n words of the log of q from what it brought to the barrier. It reports false if they are
+// not there.
 func (m *Memory) landNews(q, n int) bool {
-	at := m.lay.released + 16*m.ranks
-	count := func(q int) int {
-		return int(min(atomic.LoadUint64(word(m.ctl, m.lay.released+8*(m.ranks+q))), newsWords))
-	}
-	for r := range q {
-		at += 8 * count(r)
-	}
-	skip := count(q) - n // known from locks meanwhile
+	from := m.lay.arrival(m.barriers, q)
+	have := int(min(atomic.LoadUint64(word(m.ctl, from+16)), newsWords))
+	skip := have - n // known from locks meanwhile
 	if skip < 0 || m.bases[q]+uint64(skip) != m.known[q] {
 		return false
 	}
-	copy(m.ctl[m.lay.landing+8*m.lay.pull*q:][:8*n], m.ctl[at+8*skip:])
+	copy(m.ctl[m.lay.landing+8*m.lay.pull*q:][:8*n], m.ctl[from+arrivedLog+8*skip:])
 	return true
 }
 
-// notices takes n words of the log of q. It reports false if they are not whole, since q has written over them.
-func (m *Memory) notices(q, n int) bool {
+// landEnd takes the next n words of the log of q from what came with a lock and a vector. It reports false if they are
+// not there.
+func (m *Memory) landEnd(q, n, vector int) bool {
+	from := vector + 8*m.ranks
+	if n > newsWords || atomic.LoadUint64(word(m.ctl, from)) != uint64(q) {
+		return false
+	}
+	copy(m.ctl[m.lay.landing+8*m.lay.pull*q:][:8*n], m.ctl[from+8*(1+newsWords-n):])
+	return true
+}
+
+// notices takes n words of the log of q. It reports false if they are not whole, since q has written over them. Pages
+// of the last record whose changes q brought are changed instead of made stale.
+func (m *Memory) notices(q, n int, c *changes) bool {
 	landed := func(i int) uint64 { return *word(m.ctl, m.lay.landing+8*(m.lay.pull*q+i)) }
 	for i := 0; i < n; { // first whether all of it is right: notice may wait, and what it does cannot be undone
 		if n-i < 2 || landed(i+1) > uint64(n-i-2) {
@@ -105,25 +123,28 @@ func (m *Memory) notices(q, n int) bool {
 				broken(q, "its log names page %d of %d", first+pages, len(m.state))
 			}
 			m.stats.Notices += int(pages)
-			m.notice(int(first), int(first+pages))
+			for p := int(first); p < int(first+pages); p++ {
+				alone := m.alone(p, q)
+				if i+2+runs < n || !m.change(q, p, alone, c) {
+					m.notice(p)
+				}
+			}
 		}
 		i += 2 + runs
 	}
 	return true
 }
 
-// notice takes it that others have changed pages first up to last. A page that is dirty here, too, is brought up to
-// date at once, since the program may go on writing it.
-func (m *Memory) notice(first, last int) {
-	for p := first; p < last; p++ {
-		switch {
-		case p*pageSize < m.used && !m.away(p), m.state[p] == stale, m.state[p] == owned:
-		case m.state[p] == dirty:
-			m.refresh(p)
-		default:
-			m.set(p, p+1, stale)
-			m.stats.Stale++
-		}
+// notice takes it that others have changed a page. One that is dirty here, too, is brought up to date at once, since
+// the program may go on writing it.
+func (m *Memory) notice(p int) {
+	switch {
+	case p*pageSize < m.used && !m.away(p), m.state[p] == stale, m.state[p] == owned:
+	case m.state[p] == dirty:
+		m.refresh(p)
+	default:
+		m.set(p, p+1, stale)
+		m.stats.Stale++
 	}
 }
 

@@ -18,6 +18,18 @@ func (a Array[T]) Prefetch(lo, hi int) {
 	}
 }
 
+// Follow asks that from the next Barrier on, what other ranks have changed of the pages of elements lo up to hi since
+// their last Unlock or Barrier comes with each Barrier, instead of being fetched after it. It is for elements that
+// this rank reads after most barriers and others write, such as the rows beside its own. It changes no result. A page
+// is fetched as without Follow if several ranks changed it, if its elements are not of 8 bytes or a multiple of that,
+// or if one rank has more than 16 KiB to bring.
+func (a Array[T]) Follow(lo, hi int) {
+	var t T
+	if a.check(lo, hi); lo < hi && a.m.net != nil {
+		a.m.follow.begin(a.off+lo*int(unsafe.Sizeof(t)), a.off+hi*int(unsafe.Sizeof(t)))
+	}
+}
+
 // Own is Write for a rank that writes every element from lo up to hi before its next Unlock or Barrier, while no other
 // rank writes any of them: they are neither fetched nor compared. What they hold at first is undefined.
 func (a Array[T]) Own(lo, hi int) []T {

@@ -14,6 +14,7 @@ func (m *Memory) Barrier() {
 	}
 	m.meet(noteArrived)
 	m.acquire(m.lay.released)
+	m.follow.phase += stampStep
 	for q := range m.bases {
 		m.bases[q] = atomic.LoadUint64(word(m.ctl, m.lay.released+8*q))
 	}
@@ -33,71 +34,91 @@ func (m *Memory) finish() {
 	m.meet(noteFinished)
 }
 
-// meet carries changes home and waits for the others (DSM clause 3.7). The vector is in released then.
+// arrivals is what this rank knows of how another came to barriers.
+type arrivals struct {
+	count    int    // barriers at which it arrived: at most one more than this rank
+	finished bool   // its function had returned before the last of them
+	changes  [2]int // words of changes that it brought to the last of them with an even and an odd number
+}
+
+// meet carries changes home, says to all others that this rank is here, and waits until all have said so (DSM clause
+// 3.7). The vector is in released then.
 func (m *Memory) meet(how uint32) {
-	m.release()
+	m.free()
+	m.release(true)
 	start := mono.Now()
 	m.barriers++
-	if m.rank == 0 {
-		m.gather(how)
-	} else {
-		m.free()
-		n := m.bring(m.lay.out)
-		m.post(0, order{verb: write, here: m.lay.out, there: m.lay.arrived + arrival*m.rank, n: n, note: how})
-		m.until(func() bool { return m.released == m.barriers })
+	m.arrive(how)
+	for q := range m.ranks {
+		if q != m.rank {
+			m.awaitRank(q, how)
+		}
+		atomic.StoreUint64(word(m.ctl, m.lay.released+8*q), m.position(q))
 	}
 	m.stats.Barriers++
 	m.stats.Barrier += mono.Now().Sub(start)
 	m.observed()
 }
 
-// gather is rank 0's part: it waits for all, and tells them the positions of all logs.
-func (m *Memory) gather(how uint32) {
-	for q := 1; q < m.ranks; q++ {
-		m.until(func() bool { return m.arrived[q] != 0 })
-		if m.arrived[q] != how {
-			mistake("rank %d of %d and rank 0 wait for different things: one of them has returned, the other is at a "+
-				"barrier", q, m.ranks)
+// arrive writes to each other rank what this one brings to a barrier. Changes go to those that follow any pages.
+func (m *Memory) arrive(how uint32) {
+	n := m.bring(m.lay.out)
+	m.owing.out = true
+	for k := 1; k < m.ranks; k++ {
+		q := (m.rank + k) % m.ranks // not all at one
+		o := order{verb: write, here: m.lay.out, there: m.lay.arrival(m.barriers, m.rank), n: n, note: how}
+		if m.follow.packed > 0 && m.follow.ranks>>q&1 != 0 {
+			o.n, o.note = arrivedChanges+8*m.follow.packed, how|uint32(m.follow.packed)
 		}
-		if atomic.LoadUint64(word(m.ctl, m.lay.arrived+arrival*q+8)) != m.digest {
-			mistake("ranks 0 and %d have made different calls of Alloc", q)
-		}
+		m.post(q, o)
 	}
-	m.bring(m.lay.arrived)
-	m.free()
-	at := m.lay.released + 16*m.ranks
-	for q := range m.ranks {
-		from := m.lay.arrived + arrival*q
-		n := int(min(atomic.LoadUint64(word(m.ctl, from+16)), newsWords))
-		atomic.StoreUint64(word(m.ctl, m.lay.released+8*q), atomic.LoadUint64(word(m.ctl, from)))
-		atomic.StoreUint64(word(m.ctl, m.lay.released+8*(m.ranks+q)), uint64(n))
-		copy(m.ctl[at:at+8*n], m.ctl[from+24:])
-		at += 8 * n
-	}
-	clear(m.arrived) // before any rank can arrive at the next barrier
-	for q := 1; q < m.ranks; q++ {
-		m.post(q, order{verb: write, here: m.lay.released, there: m.lay.released, n: at - m.lay.released,
-			note: noteReleased})
-	}
-	m.released++
+	m.follow.packed = 0
 }
 
-// bring puts what this rank brings to a barrier at a place of the control region: its position, the digest, and its log
-// since the last barrier if that is short. It returns the length in bytes.
+// awaitRank waits until rank q is at this barrier, at the same place of the same program.
+func (m *Memory) awaitRank(q int, how uint32) {
+	a := &m.arrived[q]
+	m.until(func() bool { return a.count >= m.barriers })
+	if over := a.finished && a.count == m.barriers; over != (how == noteFinished) {
+		mistake("ranks %d and %d wait for different things: one of them has returned, the other is at a barrier", q,
+			m.rank)
+	}
+	at := m.lay.arrival(m.barriers, q)
+	if atomic.LoadUint64(word(m.ctl, at+8)) != m.digest {
+		mistake("ranks %d and %d have made different calls of Alloc", q, m.rank)
+	}
+	m.heedFollows(q, at)
+}
+
+// position returns how long the log of a rank was when it came to this barrier.
+func (m *Memory) position(q int) uint64 {
+	if q == m.rank {
+		return m.known[q]
+	}
+	return atomic.LoadUint64(word(m.ctl, m.lay.arrival(m.barriers, q)))
+}
+
+// bring puts what this rank brings to a barrier, but for changes, at a place of the control region: its position, the
+// digest, its log since the last barrier if that is short, and pages that it begins to follow. It returns the length in
+// bytes.
 func (m *Memory) bring(at int) int {
 	base, to := m.bases[m.rank], m.known[m.rank]
 	n := int(min(to-base, newsWords+1))
 	if n > min(newsWords, m.lay.pull) {
 		n = 0 // others read it
 	}
-	for i, v := range [...]uint64{to, m.digest, uint64(n)} {
-		atomic.StoreUint64(word(m.ctl, at+8*i), v)
-	}
 	for i := range n {
 		v := *word(m.ctl, m.lay.ring+8*int((base+uint64(i))%uint64(m.lay.log)))
-		atomic.StoreUint64(word(m.ctl, at+24+8*i), v)
+		atomic.StoreUint64(word(m.ctl, at+arrivedLog+8*i), v)
 	}
-	return 24 + 8*n
+	runs := m.tellFollows(at + arrivedFollows)
+	for i, v := range [...]uint64{to, m.digest, uint64(n), uint64(runs)} {
+		atomic.StoreUint64(word(m.ctl, at+8*i), v)
+	}
+	if runs > 0 {
+		return arrivedFollows + 8*runs
+	}
+	return arrivedLog + 8*n
 }
 
 // until takes notifications until a condition holds.
@@ -124,12 +145,12 @@ func (m *Memory) heed(rank int, note uint32) {
 	number := int(note & noteNumber)
 	switch kind := note &^ noteNumber; {
 	case kind == noteArrived || kind == noteFinished:
-		if m.rank != 0 || m.arrived[rank] != 0 {
+		a := &m.arrived[rank]
+		if a.finished || a.count > m.barriers || number > changeWords {
 			broken(rank, "it arrived where it does not belong")
 		}
-		m.arrived[rank] = kind
-	case kind == noteReleased && rank == 0:
-		m.released++
+		a.count++
+		a.finished, a.changes[a.count&1] = kind == noteFinished, number
 	case kind == noteAsked && number < len(m.locks) && m.locks[number].asked == 0:
 		m.locks[number].asked = uint8(rank + 1)
 	case kind == noteGranted && m.granted == 0 && number < len(m.locks):

@@ -23,7 +23,7 @@ var exports = [2]struct {
 func service(c *Config, rank int) string { return fmt.Sprintf("dsm/%s/%d", c.Name, rank) }
 
 // greeting is the private data of a dial: what must be the same at both ends, the rank that dials, and its node.
-const greeting = "edge-dsm 1 %d ranks %d bytes %d locks %d words from %d at %s"
+const greeting = "edge-dsm 2 %d ranks %d bytes %d locks %d words from %d at %s"
 
 // join finds the other ranks. All dial rank 0 and learn from it on which nodes the others are; then each dials those of
 // smaller numbers (DSM clause 1).
@@ -158,7 +158,7 @@ func (l *links) accept(ctx context.Context, c *Config, at *edge.Listener, nodes 
 		_, err = fmt.Sscanf(string(r.Data()), greeting, &ranks, &size, &locks, &log, &rank, &node)
 		switch {
 		case err != nil || len(node) > nodeText:
-			r.Refuse("this is a rank of a dsm run, which speaks version 1 of its protocol")
+			r.Refuse("this is a rank of a dsm run, which speaks version 2 of its protocol")
 		case ranks != c.Ranks || size != c.Size || locks != c.Locks || log != c.Log:
 			r.Refuse(fmt.Sprintf("rank %d has %d ranks, %d bytes, %d locks and a log of %d words; all must have "+
 				"the same", c.Rank, c.Ranks, c.Size, c.Locks, c.Log))

@@ -45,15 +45,15 @@ const holder = 0xff
 
 // readVector reads the hash and vector of a lock, and waits for all that was posted.
 func (m *Memory) readVector(home, at int) {
-	m.post(home, order{verb: read, here: m.lay.got, there: at + 8, n: 8 * (1 + m.ranks)})
+	m.post(home, order{verb: read, here: m.lay.got, there: at + 8, n: 8 + m.lay.vectorNews()})
 	m.wait()
 }
 
-// hash is of the tail of a free lock and its vector, which is at an offset of the control region.
+// hash is of the tail of a free lock, and of its vector and news, which are at an offset of the control region.
 func (m *Memory) hash(tail uint64, vector int) uint64 {
 	h := mix(tail)
-	for q := range m.ranks {
-		h = mix(h ^ atomic.LoadUint64(word(m.ctl, vector+8*q)))
+	for at := 0; at < m.lay.vectorNews(); at += 8 {
+		h = mix(h ^ atomic.LoadUint64(word(m.ctl, vector+at)))
 	}
 	return h
 }
@@ -63,7 +63,7 @@ func (m *Memory) await(number, last int) {
 	m.stats.Waits++
 	m.post(last, order{verb: write, here: m.lay.out, there: m.lay.asked + 8*m.rank, n: 8,
 		note: noteAsked | uint32(number)})
-	m.owing = true
+	m.owing.out = true
 	m.until(func() bool { return m.granted == number+1 })
 	m.granted = 0
 }
@@ -77,27 +77,33 @@ func (m *Memory) Unlock(number int) {
 		m.model.Unlock(number)
 		return
 	}
-	m.release()
+	m.carry(false)
 	start := mono.Now()
 	m.take()
+	home, at := m.lay.lock(number)
+	if l.asked != 0 && m.owing.homes != 0 || m.owing.homes&^(1<<home) != 0 {
+		m.wait()
+	} // else what says that the lock is free is fenced behind all changes
 	m.unlocks++
 	tail := uint64(m.unlocks*MaxRanks+m.rank) << 8
 	m.publish(tail)
 	if l.asked == 0 {
-		home, at := m.lay.lock(number)
 		me := uint64(m.rank + 1)
-		m.post(home, order{verb: write, here: m.lay.out, there: at + 8, n: 8 * (1 + m.ranks)})
+		m.post(home, order{verb: write, here: m.lay.out, there: at + 8, n: 8 + m.lay.vectorNews()})
 		m.post(home, order{verb: compareSwap, there: at, compare: me, operand: tail, fenced: true, was: &m.was})
 		m.net.answer()
 		if m.was == me {
+			m.owing.homes = 0
 			m.stats.Lock += mono.Now().Sub(start)
 			return
 		}
+		m.wait() // for changes: another rank learns of them by itself
 		m.until(func() bool { return l.asked != 0 })
 	}
 	to := int(l.asked) - 1
 	l.asked = 0
-	m.post(to, order{verb: write, here: m.lay.out + 8, there: m.lay.granted, n: 8 * m.ranks,
+	m.owing.out = true
+	m.post(to, order{verb: write, here: m.lay.out + 8, there: m.lay.granted, n: m.lay.vectorNews(),
 		note: noteGranted | uint32(number)})
 	m.stats.Lock += mono.Now().Sub(start)
 }
@@ -113,11 +119,20 @@ func (m *Memory) checkLock(number int, held bool) {
 	}
 }
 
-// publish makes what is known here ready to be written elsewhere, with the hash for a tail.
+// publish makes what is known here ready to be written elsewhere, with the end of this rank's log and the hash for a
+// tail.
 func (m *Memory) publish(tail uint64) {
 	m.free()
-	for q, at := range m.known {
-		atomic.StoreUint64(word(m.ctl, m.lay.out+8+8*q), at)
+	at := m.lay.out + 8
+	for q, to := range m.known {
+		atomic.StoreUint64(word(m.ctl, at+8*q), to)
+	}
+	at += 8 * m.ranks
+	atomic.StoreUint64(word(m.ctl, at), uint64(m.rank))
+	end := m.known[m.rank]
+	for i := end - newsWords; i != end; i++ { // of a shorter log the first are of no use
+		at += 8
+		atomic.StoreUint64(word(m.ctl, at), *word(m.ctl, m.lay.ring+8*int(i%uint64(m.lay.log))))
 	}
 	atomic.StoreUint64(word(m.ctl, m.lay.out), m.hash(tail, m.lay.out+8))
 }

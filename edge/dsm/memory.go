@@ -36,19 +36,25 @@ type Memory struct {
 	allocs  []allocation
 	digest  uint64 // of all allocations so far
 
-	owing    bool     // operations whose end nobody has waited for use memory that this rank writes
+	owing    debts
 	bases    []uint64 // vector of the last barrier
 	known    []uint64 // how much of each rank's log is known here; of the own: how long it is
 	was      uint64   // of the latest atomic
 	locks    []lockHere
-	unlocks  int      // of this rank
-	granted  int      // 1 + the lock that was granted; 0: none
-	arrived  []uint32 // at rank 0: how each rank has arrived at this barrier; 0: not yet
-	released int      // barriers that are over
-	barriers int      // that this rank has been in
+	unlocks  int // of this rank
+	granted  int // 1 + the lock that was granted; 0: none
+	arrived  []arrivals
+	barriers int // that this rank has been in
+	follow   following
 
 	stats  Stats
 	report report
+}
+
+// debts are of operations whose end nobody has waited for.
+type debts struct {
+	out   bool   // they use memory that this rank writes
+	homes uint64 // to which changes were posted, a bit each
 }
 
 // lockHere is what this rank knows of a lock.
@@ -69,7 +75,8 @@ func newMemory(c *Config, net transport) *Memory {
 	m := &Memory{rank: c.Rank, ranks: c.Ranks, net: net, lay: newLayout(c), state: make([]state, pages),
 		home: make([]uint8, pages), grain: make([]uint8, pages), known: make([]uint64, c.Ranks),
 		bases: make([]uint64, c.Ranks),
-		locks: make([]lockHere, c.Locks), arrived: make([]uint32, c.Ranks),
+		locks: make([]lockHere, c.Locks), arrived: make([]arrivals, c.Ranks),
+		follow: following{by: make([]uint64, pages), phase: stampStep, stamps: make([]uint32, pages)},
 		report: report{began: mono.Now(), observe: c.Observe}}
 	if net == nil {
 		m.model = alone{}

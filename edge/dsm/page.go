@@ -88,7 +88,7 @@ func (m *Memory) beginWriting(first, last int) {
 		if m.state[p] >= dirty {
 			continue
 		}
-		if m.away(p) {
+		if m.away(p) || m.follow.by[p] != 0 {
 			copy(m.page(m.twin, p), m.page(m.mem, p))
 			m.stats.Twins++
 		}
@@ -120,16 +120,16 @@ func (m *Memory) page(b []byte, p int) []byte { return b[p*pageSize : (p+1)*page
 // wait returns when everything that was posted has taken effect.
 func (m *Memory) wait() {
 	m.net.wait()
-	m.owing = false
+	m.owing = debts{}
 }
 
 // free makes the memory usable from which vectors are written to other ranks. Those that write them do not wait: the
 // other rank's next step, or the answer of an atomic behind, says more than the acknowledgement would, and sooner.
 func (m *Memory) free() {
-	if m.owing {
+	if m.owing.out {
 		m.wait()
 	}
-	m.owing = true
+	m.owing.out = true
 }
 
 // post counts an operation and starts it.

@@ -11,7 +11,8 @@ import (
 var seeds = flag.Uint64("seeds", 60, "random programs")
 
 // program is a random program without data races, and what it must find. At each phase every element of plain has at
-// most one writer, and those without are read by all; each set of elements of locked is changed under its lock alone.
+// most one writer, and those without are read by all; likewise each half page of rows. Each set of elements of locked
+// is changed under its lock alone.
 type program struct {
 	seed   uint64
 	ranks  int
@@ -22,6 +23,9 @@ type program struct {
 	rounds int // critical sections of each rank in each phase
 	homes  [4]Homes
 }
+
+// rowPages is how many pages rows has; of each 32 elements are used.
+const rowPages = 6
 
 func (p *program) hash(a ...int) uint64 {
 	h := p.seed
@@ -39,6 +43,43 @@ func (p *program) writer(i, phase int) int {
 	return int(p.hash(3, i>>4, phase) % uint64(p.ranks+1))
 }
 
+// row is what element k of a page of rows holds at the beginning of a phase.
+func (p *program) row(page, k, phase int) uint64 {
+	for ph := phase - 1; ph >= 0; ph-- {
+		if p.rowWriter(page, k, ph) < p.ranks && p.hash(9, page, k, ph)%3 > 0 {
+			return p.hash(10, page, k, ph)
+		}
+	}
+	return 0
+}
+
+// rowWriter is the rank that writes element k of a page of rows in a phase; ranks: none, and in every other phase. Some
+// pages have two writers.
+func (p *program) rowWriter(page, k, phase int) int {
+	if (p.seed+uint64(phase))%2 == 0 {
+		return p.ranks
+	}
+	return int(p.hash(8, page, k/16*(page%2), phase) % uint64(p.ranks+1))
+}
+
+// rows is a phase of the pages that have one or two writers.
+func (p *program) rows(m *Memory, rows Array[uint64], phase int) error {
+	for page := range rowPages {
+		for k := range 32 {
+			i, writer := 512*page+16*k, p.rowWriter(page, k, phase)
+			switch {
+			case writer == m.rank && p.hash(9, page, k, phase)%3 > 0:
+				rows.Set(i, p.hash(10, page, k, phase))
+			case writer == p.ranks:
+				if v := p.row(page, k, phase); rows.At(i) != v {
+					return fmt.Errorf("phase %d, row %d, element %d: %x, want %x", phase, page, k, rows.At(i), v)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // value is what an element holds at the beginning of a phase in a sequential run.
 func (p *program) value(i, phase int) uint64 {
 	for ph := phase - 1; ph >= 0; ph-- {
@@ -51,7 +92,7 @@ func (p *program) value(i, phase int) uint64 {
 
 func newProgram(seed uint64) (*program, Config) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	p := &program{seed: seed, ranks: 2 + rng.IntN(4), phases: 2 + rng.IntN(3), plain: 300 + rng.IntN(1500),
+	p := &program{seed: seed, ranks: 2 + rng.IntN(4), phases: 2 + rng.IntN(4), plain: 300 + rng.IntN(1500),
 		sets: 1 + rng.IntN(5), each: 1 + rng.IntN(5), rounds: rng.IntN(7)}
 	for i := range p.homes {
 		p.homes[i] = []Homes{Blocks, Turns, At(rng.IntN(p.ranks)),
@@ -66,11 +107,20 @@ func (p *program) run(m *Memory, leave func(m *Memory)) error {
 	bytes := Alloc[uint8](m, p.plain, p.homes[0])
 	words := Alloc[uint64](m, p.plain, p.homes[1])
 	odd := Alloc[[3]uint16](m, p.plain, p.homes[2])
-	locked := Alloc[uint32](m, p.each*p.sets*97, p.homes[3])
+	rows := Alloc[uint64](m, 512*rowPages, p.homes[1])
+	locked := Alloc[uint64](m, p.each*p.sets*97, p.homes[3])
 	for phase := range p.phases {
 		if p.hash(6, m.rank, phase)%2 == 0 {
 			words.Prefetch(p.plain/4, p.plain)
 			odd.Prefetch(0, p.plain/2)
+		}
+		if at := int(p.hash(7, m.rank, phase) % uint64(p.plain)); at%3 == 0 { // also what this rank writes
+			words.Follow(at/2, at)
+			odd.Follow(at/2, at)
+			locked.Follow(0, p.each*p.sets*97)
+		}
+		if at := int(p.hash(11, m.rank, phase) % rowPages); phase < 3 {
+			rows.Follow(512*at, 512*rowPages)
 		}
 		for i := range p.plain {
 			w := p.writer(i, phase)
@@ -94,6 +144,9 @@ func (p *program) run(m *Memory, leave func(m *Memory)) error {
 				return err
 			}
 		}
+		if err := p.rows(m, rows, phase); err != nil { // behind the locks: only then changes come with the barrier
+			return err
+		}
 		leave(m)
 		m.Barrier()
 	}
@@ -101,7 +154,7 @@ func (p *program) run(m *Memory, leave func(m *Memory)) error {
 }
 
 // critical adds one to all elements of a set, under its lock, and of the next set meanwhile.
-func (p *program) critical(m *Memory, locked Array[uint32], set int, leave func(m *Memory)) error {
+func (p *program) critical(m *Memory, locked Array[uint64], set int, leave func(m *Memory)) error {
 	at := func(set, j int) int { return j*p.sets*97 + set }
 	locked.Prefetch(at(set, 0), at(set, p.each-1)+1) // what is coming may be noticed before it is used
 	m.Lock(set)
@@ -130,8 +183,8 @@ func (p *program) critical(m *Memory, locked Array[uint32], set int, leave func(
 }
 
 // sums compares all sets with what all ranks together must have added.
-func (p *program) sums(m *Memory, locked Array[uint32]) error {
-	want := make([]uint32, p.sets)
+func (p *program) sums(m *Memory, locked Array[uint64]) error {
+	want := make([]uint64, p.sets)
 	for rank := range p.ranks {
 		for phase := range p.phases {
 			for k := range p.rounds {
@@ -162,13 +215,14 @@ func TestRandom(t *testing.T) {
 			sum.Refreshes += m.stats.Refreshes
 			sum.Overruns += m.stats.Overruns
 			sum.Waits += m.stats.Waits
+			sum.Brought += m.stats.Brought
 			return err
 		})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
-	if sum.Refreshes == 0 || sum.Overruns == 0 || sum.Waits == 0 {
+	if sum.Refreshes == 0 || sum.Overruns == 0 || sum.Waits == 0 || sum.Brought == 0 {
 		t.Errorf("the programs do not reach everything: %+v", sum)
 	}
 }
@@ -199,6 +253,13 @@ func TestRandomFindsFaults(t *testing.T) {
 			m.dirty = slices.Delete(m.dirty, 0, 1)
 		}},
 		"changes are published before they are in place": {fault: fault{hasty: true}},
+		"a changed word is not brought to a barrier": {leave: func(m *Memory) {
+			for _, p := range m.dirty {
+				if !m.away(int(p)) && m.follow.by[p] != 0 {
+					copy(m.page(m.twin, int(p))[:pageSize/2], m.page(m.mem, int(p)))
+				}
+			}
+		}},
 	}
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {

@@ -12,9 +12,19 @@ import (
 // run is a range of changed bytes with one home.
 type run struct{ home, from, to int }
 
-// release carries what this rank has changed to the homes, and adds the pages to its log. When it returns all is in
-// place, and other ranks may learn how long the log is (DSM clauses 3.1 to 3.3).
-func (m *Memory) release() {
+// release carries what this rank has changed to the homes, and waits until all is in place: other ranks may learn how
+// long the log is (DSM clause 3.3).
+func (m *Memory) release(barrier bool) {
+	if m.carry(barrier); m.owing.homes != 0 {
+		start := mono.Now()
+		m.wait()
+		m.stats.Flush += mono.Now().Sub(start)
+	}
+}
+
+// carry begins to carry what this rank has changed to the homes, and adds the pages to its log (DSM clauses 3.1 and
+// 3.2). Before a barrier it packs what those who follow pages are to be told.
+func (m *Memory) carry(barrier bool) {
 	if len(m.dirty) == 0 {
 		return
 	}
@@ -24,13 +34,16 @@ func (m *Memory) release() {
 		if m.away(int(p)) {
 			m.flush(int(p))
 		}
+		if barrier && m.follow.by[p] != 0 {
+			m.pack(int(p))
+		}
 	}
 	m.endRun()
 	for _, p := range m.dirty {
+		m.alone(int(p), m.rank)
 		m.set(int(p), int(p)+1, clean)
 	}
 	m.record()
-	m.wait()
 	m.dirty = m.dirty[:0]
 	m.stats.Flush += mono.Now().Sub(start)
 }
@@ -79,6 +92,7 @@ func (m *Memory) changed(home, from, to int) {
 func (m *Memory) endRun() {
 	r := m.pending
 	if r.to > r.from {
+		m.owing.homes |= 1 << r.home
 		m.post(r.home, order{verb: write, area: data, here: r.from, there: r.from, n: r.to - r.from})
 		m.stats.Runs++
 		m.stats.Bytes += r.to - r.from

@@ -17,6 +17,7 @@ type Stats struct {
 	Runs          int // writes of changed bytes
 	Bytes         int // that they carried
 	Notices       int // pages that others said they had changed
+	Brought       int // of them, those whose changes came with a barrier (Array.Follow)
 	Stale         int // of them, those that were in use here
 	Refreshes     int // of them, those that this rank was writing as well
 	Overruns      int // times that a log had gone on too far to be read

@@ -25,22 +25,25 @@ static void read_log(int q, size_t n)
 		net_read(q, CONTROL, landing(q, k), lay.ring, 8 * (n - k));
 }
 
-/* How many words of the log of q rank 0 wrote at the end of a barrier. */
-static size_t news_of(int q)
-{
-	uint64_t n = load(lay.released + 8 * (size_t)(conf.ranks + q));
-	return n < NEWS_WORDS ? (size_t)n : NEWS_WORDS;
-}
-
-/* Takes the next n words of the log of q from what rank 0 wrote at the end of a barrier. False: they are not there. */
+/* Takes the next n words of the log of q from what it brought to the barrier. False: they are not there. */
 static bool land_news(int q, size_t n)
 {
-	size_t at = lay.released + 16 * (size_t)conf.ranks, have = news_of(q);
-	for (int r = 0; r < q; r++)
-		at += 8 * news_of(r);
+	size_t at = arrival_place(know.barriers, q);
+	uint64_t have = load(at + 16);
+	have = have < NEWS_WORDS ? have : NEWS_WORDS;
 	if (have < n || know.bases[q] + (have - n) != know.known[q]) /* more is known from locks meanwhile */
 		return false;
-	memcpy(mem.ctl + landing(q, 0), mem.ctl + at + 8 * (have - n), 8 * n);
+	memcpy(mem.ctl + landing(q, 0), mem.ctl + at + ARRIVED_LOG + 8 * (have - n), 8 * n);
+	return true;
+}
+
+/* Takes the next n words of the log of q from what came with a lock and a vector. False: they are not there. */
+static bool land_end(int q, size_t n, size_t vector)
+{
+	size_t at = vector + 8 * (size_t)conf.ranks;
+	if (n > NEWS_WORDS || load(at) != (uint64_t)q)
+		return false;
+	memcpy(mem.ctl + landing(q, 0), mem.ctl + at + 8 * (1 + NEWS_WORDS - n), 8 * n);
 	return true;
 }
 
@@ -111,11 +114,11 @@ static bool notices(int q, size_t n)
 }
 
 /* Learns what others have changed up to a vector: reads the new parts of their logs, all at once, or takes them from
- * the news of a barrier, and makes the pages that they name stale. */
-void acquire(size_t vector, bool news)
+ * what came with the barrier or the lock, and makes the pages that they name stale. */
+void acquire(size_t vector, bool barrier)
 {
 	uint64_t start = now_ns();
-	bool any = false, all = false;
+	bool any = false, reads = false, all = false;
 	for (int q = 0; q < conf.ranks; q++) {
 		uint64_t n = behind(q, vector);
 		if (n == 0)
@@ -123,12 +126,15 @@ void acquire(size_t vector, bool news)
 		any = true;
 		if (n > lay.pull)
 			all = true;
-		else if (!news || !land_news(q, (size_t)n))
+		else if (!(barrier ? land_news(q, (size_t)n) : land_end(q, (size_t)n, vector))) {
 			read_log(q, (size_t)n);
+			reads = true;
+		}
 	}
 	if (!any)
 		return;
-	net_wait();
+	if (reads) /* else nothing is to come: what this rank wrote to others is not waited for */
+		net_wait();
 	for (int q = 0; q < conf.ranks; q++) {
 		uint64_t n = behind(q, vector);
 		if (n > 0 && n <= lay.pull && !notices(q, (size_t)n))

@@ -9,7 +9,7 @@
 
 enum { STEP_MS = 250, DIAL_PAUSE_MS = 20, CALL_MS = 10000, FAREWELL_MS = 2000 };
 
-static const char greeting[] = "edge-dsm 1 %d ranks %zu bytes %d locks %d words from %d at %s";
+static const char greeting[] = "edge-dsm 2 %d ranks %zu bytes %d locks %d words from %d at %s";
 static const struct { const char *name; int perm; } exports[2] = {
 	[CONTROL] = { "dsm control", EDGE_REMOTE_READ | EDGE_REMOTE_WRITE | EDGE_REMOTE_ATOMIC },
 	[DATA] = { "dsm data", EDGE_REMOTE_READ | EDGE_REMOTE_WRITE },
@@ -97,9 +97,9 @@ static bool read_greeting(const edge_request *r, int *rank, char node[NODE_TEXT 
 	hello[n] = 0;
 	int ranks, locks, log, end = 0;
 	_Static_assert(NODE_TEXT == 64, "the width in the format");
-	if (sscanf(hello, "edge-dsm 1 %d ranks %zu bytes %d locks %d words from %d at %64s%n", &ranks, &memory, &locks,
+	if (sscanf(hello, "edge-dsm 2 %d ranks %zu bytes %d locks %d words from %d at %64s%n", &ranks, &memory, &locks,
 	           &log, rank, node, &end) != 6 || hello[end] != 0) {
-		snprintf(reason, size, "this is a rank of a dsm run, which speaks version 1 of its protocol");
+		snprintf(reason, size, "this is a rank of a dsm run, which speaks version 2 of its protocol");
 		return false;
 	}
 	if (ranks != conf.ranks || memory != conf.memory || locks != conf.locks || log != conf.log) {

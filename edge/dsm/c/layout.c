@@ -79,15 +79,15 @@ void layout_make(void)
 	size_t n = (size_t)conf.ranks, locks = (size_t)conf.locks;
 	lay.log = (size_t)conf.log;
 	lay.pull = lay.log / 2;
-	place(&lay.released, 8 * n * (2 + NEWS_WORDS));
-	place(&lay.granted, 8 * n);
-	place(&lay.arrived, n * ARRIVAL);
+	place(&lay.released, 8 * n);
+	place(&lay.granted, vector_news());
+	place(&lay.arrived, 2 * n * ARRIVAL);
 	place(&lay.asked, 8 * n);
 	place(&lay.ending, n * (16 + MAX_TEXT));
 	place(&lay.roster, n * NODE_TEXT);
-	place(&lay.out, 8 * (1 + n) > ARRIVAL ? 8 * (1 + n) : ARRIVAL);
-	place(&lay.got, 8 * (1 + n));
-	place(&lay.table, (locks + n - 1) / n * 8 * (2 + n));
+	place(&lay.out, ARRIVAL); /* a vector and news are shorter */
+	place(&lay.got, 8 + vector_news());
+	place(&lay.table, (locks + n - 1) / n * (16 + vector_news()));
 	place(&lay.ring, 8 * lay.log);
 	place(&lay.landing, n * 8 * lay.pull);
 }
@@ -96,7 +96,20 @@ void layout_make(void)
 size_t lock_place(int number, int *home)
 {
 	*home = number % conf.ranks;
-	return lay.table + (size_t)(number / conf.ranks) * 8 * (2 + (size_t)conf.ranks);
+	return lay.table + (size_t)(number / conf.ranks) * (16 + vector_news());
+}
+
+/* Where a rank writes what it brings to a barrier of that number. Nobody arrives at the one after the next before all
+ * have left this one. */
+size_t arrival_place(uint64_t barrier, int rank)
+{
+	return lay.arrived + ARRIVAL * (size_t)((barrier & 1) * (uint64_t)conf.ranks + (uint64_t)rank);
+}
+
+/* The length of what comes with a lock, in bytes: a vector, the rank that had the lock, and the end of its log. */
+size_t vector_news(void)
+{
+	return 8 * ((size_t)conf.ranks + 1 + NEWS_WORDS);
 }
 
 /* A hash of a word. */

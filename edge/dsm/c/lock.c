@@ -18,16 +18,16 @@ static void check_lock(const char *what, int number, bool held)
 /* Reads the hash and vector of a lock, and waits for all that was posted. */
 static void read_vector(int home, size_t at)
 {
-	net_read(home, CONTROL, lay.got, at + 8, 8 * (1 + (size_t)conf.ranks));
+	net_read(home, CONTROL, lay.got, at + 8, 8 + vector_news());
 	net_wait();
 }
 
-/* The hash of the tail of a free lock and its vector, which is at an offset of the control region. */
+/* The hash of the tail of a free lock, and of its vector and news, which are at an offset of the control region. */
 static uint64_t hash(uint64_t tail, size_t vector)
 {
 	uint64_t h = mix(tail);
-	for (int q = 0; q < conf.ranks; q++)
-		h = mix(h ^ load(vector + 8 * (size_t)q));
+	for (size_t at = 0; at < vector_news(); at += 8)
+		h = mix(h ^ load(vector + at));
 	return h;
 }
 
@@ -72,24 +72,31 @@ void dsm_lock(int number)
 	acquire(vector, false);
 }
 
-/* Makes what is known here ready to be written elsewhere, with the hash for a tail. */
+/* Makes what is known here ready to be written elsewhere, with the end of this rank's log and the hash for a tail. */
 static void publish(uint64_t tail)
 {
 	net_free();
-	for (int q = 0; q < conf.ranks; q++)
-		store(lay.out + 8 + 8 * (size_t)q, know.known[q]);
+	size_t at = lay.out + 8;
+	for (int q = 0; q < conf.ranks; q++, at += 8)
+		store(at, know.known[q]);
+	store(at, (uint64_t)conf.rank);
+	uint64_t end = know.known[conf.rank];
+	for (uint64_t i = end - NEWS_WORDS; i != end; i++) /* of a shorter log the first are of no use */
+		store(at += 8, *word(lay.ring + 8 * (size_t)(i % lay.log)));
 	store(lay.out, hash(tail, lay.out + 8));
 }
 
-/* Gives the lock back to its home. False: another rank has asked, or is about to. */
-static bool give_back(int number, uint64_t tail)
+/* Gives the lock back to its home, behind all changes that are not waited for. False: another rank is about to ask, and
+ * learns of them by itself; they are in place. */
+static bool give_back(int home, size_t at, uint64_t tail)
 {
-	int home;
-	size_t at = lock_place(number, &home);
 	uint64_t me = (uint64_t)conf.rank + 1;
-	net_write(home, CONTROL, lay.out, at + 8, 8 * (1 + (size_t)conf.ranks), 0);
+	net_write(home, CONTROL, lay.out, at + 8, 8 + vector_news(), 0);
 	net_compare_swap(home, at, me, tail);
 	net_answer();
+	if (know.was != me)
+		net_wait();
+	know.wrote = 0;
 	return know.was == me;
 }
 
@@ -98,13 +105,17 @@ void dsm_unlock(int number)
 	check_lock("dsm_unlock", number, true);
 	if (conf.ranks == 1)
 		return;
-	release();
+	carry();
 	uint64_t start = now_ns();
 	heed_all();
+	int home;
+	size_t at = lock_place(number, &home);
+	if ((know.asked[number] != 0 && know.wrote != 0) || (know.wrote & ~((uint64_t)1 << home)) != 0)
+		net_wait(); /* else what says that the lock is free is fenced behind all changes */
 	uint64_t tail = (++know.unlocks * MAX_RANKS + (uint64_t)conf.rank) << 8;
 	publish(tail);
 	net_owes();
-	if (know.asked[number] != 0 || !give_back(number, tail)) {
+	if (know.asked[number] != 0 || !give_back(home, at, tail)) {
 		int from;
 		uint32_t note;
 		while (know.asked[number] == 0) { /* by any rank */
@@ -113,7 +124,8 @@ void dsm_unlock(int number)
 		}
 		int to = know.asked[number] - 1;
 		know.asked[number] = 0;
-		net_write(to, CONTROL, lay.out + 8, lay.granted, 8 * (size_t)conf.ranks, NOTE(NOTE_GRANTED, number));
+		net_write(to, CONTROL, lay.out + 8, lay.granted, vector_news(), NOTE(NOTE_GRANTED, number));
+		net_owes();
 	}
 	stats.lock_ns += now_ns() - start;
 }

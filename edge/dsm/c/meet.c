@@ -8,14 +8,10 @@ void heed(int rank, uint32_t note)
 	switch (kind) {
 	case NOTE_ARRIVED:
 	case NOTE_FINISHED:
-		if (conf.rank != 0 || know.arrived[rank] != 0)
+		if (know.finished[rank] || know.arrived[rank] > know.barriers || number > CHANGE_WORDS)
 			broken(rank, "it arrived where it does not belong");
-		know.arrived[rank] = (uint8_t)kind;
-		return;
-	case NOTE_RELEASED:
-		if (rank != 0)
-			break;
-		know.met++;
+		know.arrived[rank]++;
+		know.finished[rank] = kind == NOTE_FINISHED;
 		return;
 	case NOTE_ASKED:
 		if (number >= conf.locks || know.asked[number] != 0)

@@ -95,6 +95,7 @@ void net_wait(void)
 		check(net.of[i], edge_op_wait(&net.ops[i], EDGE_FOREVER));
 	net.nops = 0;
 	know.owing = false;
+	know.wrote = 0;
 }
 
 void net_answer(void)

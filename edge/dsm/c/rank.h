@@ -17,7 +17,8 @@
 #define PAGE ((size_t)4096)
 #define MILLI 1000000u
 
-enum { MAX_RANKS = 64, MAX_TEXT = 240, NODE_TEXT = 64, NEWS_WORDS = 16, ARRIVAL = 8 * (3 + NEWS_WORDS) };
+enum { MAX_RANKS = 64, MAX_TEXT = 240, NODE_TEXT = 64, NEWS_WORDS = 16, FOLLOW_WORDS = 8, CHANGE_WORDS = 2048,
+	ARRIVED_LOG = 8 * 4, ARRIVAL = ARRIVED_LOG + 8 * (NEWS_WORDS + FOLLOW_WORDS + CHANGE_WORDS) };
 
 /* Which rank of which run this is, complete. */
 struct config {
@@ -38,7 +39,7 @@ enum state { STALE, CLEAN, DIRTY };
 
 /* Notifications say what was written: a kind and a number (DSM clause 2.3). */
 enum {
-	NOTE_ARRIVED = 1, NOTE_FINISHED, NOTE_RELEASED, NOTE_ASKED, NOTE_GRANTED, NOTE_ROSTER, NOTE_ENDING,
+	NOTE_ARRIVED = 1, NOTE_FINISHED, NOTE_ASKED, NOTE_GRANTED, NOTE_ROSTER, NOTE_ENDING,
 	NOTE_SHIFT = 28, NOTE_NUMBER = (1 << NOTE_SHIFT) - 1
 };
 #define NOTE(kind, number) ((uint32_t)(kind) << NOTE_SHIFT | (uint32_t)(number))
@@ -64,9 +65,11 @@ struct knowledge {
 	uint64_t bases[MAX_RANKS]; /* vector of the last barrier */
 	uint64_t was;              /* result of the latest atomic */
 	uint8_t *asked, *held;     /* for each lock: 1 + the rank that waits behind this one; whether this one has it */
-	uint64_t unlocks, barriers, met; /* of this rank; that are over */
+	uint64_t unlocks, barriers; /* of this rank */
+	uint64_t wrote;             /* homes, a bit each, to which changes were posted that nobody has waited for */
 	int granted;               /* 1 + the lock that was granted; 0: none */
-	uint8_t arrived[MAX_RANKS]; /* at rank 0: the kind of note with which each is at this barrier; 0: not yet */
+	uint64_t arrived[MAX_RANKS]; /* barriers at which each arrived: at most one more than this one */
+	bool finished[MAX_RANKS];   /* it had returned before the last of them */
 	bool owing;                /* operations that nobody has waited for use memory that this rank writes */
 };
 
@@ -80,6 +83,8 @@ extern dsm_stats stats;
 void config_complete(struct config *to, const dsm_config *from);
 void layout_make(void);
 size_t lock_place(int number, int *home);
+size_t arrival_place(uint64_t barrier, int rank);
+size_t vector_news(void);
 uint64_t mix(uint64_t x);
 uint64_t now_ns(void);
 static inline uint64_t *word(size_t at) { return (uint64_t *)(void *)(mem.ctl + at); }
@@ -123,9 +128,10 @@ void fault_forget(void);
 
 /* release.c, acquire.c */
 void release(void);
+void carry(void);
 void diff(size_t p);
 void end_run(void);
-void acquire(size_t vector, bool news);
+void acquire(size_t vector, bool barrier);
 
 /* meet.c: what notifications tell */
 void heed(int rank, uint32_t note);

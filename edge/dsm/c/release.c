@@ -8,6 +8,7 @@
 void end_run(void)
 {
 	if (mem.to > mem.from) {
+		know.wrote |= (uint64_t)1 << mem.home_of;
 		net_write((int)mem.home_of, DATA, mem.from, mem.from, mem.to - mem.from, 0);
 		stats.runs++;
 		stats.bytes += mem.to - mem.from;
@@ -89,8 +90,8 @@ static void record(void)
 	log_word(at + 1, runs);
 }
 
-/* When it returns all is in place, and other ranks may learn how long the log is. */
-void release(void)
+/* Begins to carry what this rank has changed to the homes, and adds the pages to its log. */
+void carry(void)
 {
 	if (mem.ndirty == 0)
 		return;
@@ -101,7 +102,17 @@ void release(void)
 			diff(mem.dirty[i]);
 	end_run();
 	record();
-	net_wait();
 	mem.ndirty = 0;
+	stats.flush_ns += now_ns() - start;
+}
+
+/* When it returns all is in place, and other ranks may learn how long the log is. */
+void release(void)
+{
+	carry();
+	if (know.wrote == 0)
+		return;
+	uint64_t start = now_ns();
+	net_wait();
 	stats.flush_ns += now_ns() - start;
 }

@@ -42,6 +42,8 @@ var readings = []reading{
 	count("runs", "Writes of changed bytes.", func(s *dsm.Stats) int { return s.Runs }),
 	count("run_bytes", "Bytes that writes of changed bytes carried.", func(s *dsm.Stats) int { return s.Bytes }),
 	count("notices", "Pages that others said they had changed.", func(s *dsm.Stats) int { return s.Notices }),
+	count("pages_brought", "Of the notices, those of pages whose changes came with a barrier (Array.Follow).",
+		func(s *dsm.Stats) int { return s.Brought }),
 	count("stale_pages", "Of the notices, those of pages that were in use here.",
 		func(s *dsm.Stats) int { return s.Stale }),
 	count("refreshed_pages", "Of them, those of pages that this rank was writing as well.",

@@ -115,7 +115,7 @@ static void ocean_make(size_t s)
 	size_t width = s + 2, from = dsm_share(s, dsm_rank()) + 1, to = dsm_share(s, dsm_rank() + 1) + 1;
 	side = s;
 	grid = dsm_alloc_homes(width * stride(), 8, row_home);
-	change = dsm_alloc(SWEEPS, 8, 0);
+	change = dsm_alloc((size_t)dsm_ranks() * PAGE / 8, 8, DSM_TURNS);
 	from = from == 1 ? 0 : from;
 	to = to == s + 1 ? width : to;
 	for (size_t r = from; r < to; r++)
@@ -146,9 +146,7 @@ static void ocean_work(size_t s)
 			greatest = fmax(greatest, relax(lo, hi, colour));
 			dsm_barrier();
 		}
-		dsm_lock(0);
-		change[sweep] = fmax(change[sweep], greatest);
-		dsm_unlock(0);
+		change[(size_t)dsm_rank() * PAGE / 8 + sweep] = greatest;
 	}
 }
 
@@ -157,7 +155,13 @@ static uint64_t ocean_result(size_t s)
 	uint64_t digest = 0;
 	for (size_t r = 0; r < s + 2; r++)
 		digest = sum(digest, grid + r * stride(), s + 2);
-	return sum(digest, change, SWEEPS);
+	for (size_t sweep = 0; sweep < SWEEPS; sweep++) {
+		double greatest = 0;
+		for (size_t rank = 0; rank < (size_t)dsm_ranks(); rank++)
+			greatest = fmax(greatest, change[rank * PAGE / 8 + sweep]);
+		digest = sum(digest, &greatest, 1);
+	}
+	return digest;
 }
 
 /* lu factors a matrix in blocks, which are dealt out in two dimensions. lu: blocks are contiguous; lu-rows: rows. */
