@@ -216,6 +216,41 @@ func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 	return c, nil
 }
 
+// Post posts buffers, each a Work of Kind Receive, as Conn.Post does, before the connection is accepted: its first
+// messages find them. They come back with an error if it is refused, or its peer gives up.
+func (r *Request) Post(ctx context.Context, works ...*Work) (Op, error) {
+	if err := r.early(); err != nil {
+		return Op{}, err
+	}
+	for _, w := range works {
+		if w.Kind != Receive {
+			return Op{}, errEarly
+		}
+	}
+	return r.conn.d.postAll(ctx, poster{r.conn, nil, noBounce}, works)
+}
+
+// Serve makes the connection, once it is accepted, take buffers from a queue, as ReceiveQueue.Serve does later.
+func (r *Request) Serve(ctx context.Context, q *ReceiveQueue) error {
+	if err := r.early(); err != nil {
+		return err
+	}
+	return q.Serve(ctx, r.conn)
+}
+
+// early says whether the connection may be given buffers.
+func (r *Request) early() error {
+	if r.conn.d.features&ipc.FeatureEarly == 0 {
+		return errNotEarly
+	}
+	return r.conn.usable()
+}
+
+var (
+	errEarly    = invalid("Request.Post takes buffers, which have Kind Receive; post other work on the Conn")
+	errNotEarly = failure("the daemon is older and takes no buffers before accept; upgrade it", ErrVersion)
+)
+
 // User returns the user of the program that dials if it runs on this host, as the daemon sees it. ok is false for
 // programs of other nodes, whose users are unknown here. Programs of one host reach each other through their daemon, by
 // the name of their own node (PROTOCOL clause 19).

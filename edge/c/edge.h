@@ -166,6 +166,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_SCATTER ((uint64_t)1 << 12) /* EDGE_RECEIVE with several pieces */
 #define EDGE_FEATURE_WORDS ((uint64_t)1 << 13)   /* edge_word_open */
 #define EDGE_FEATURE_OVERLAP ((uint64_t)1 << 14) /* EDGE_OVERLAP */
+#define EDGE_FEATURE_EARLY ((uint64_t)1 << 16)   /* edge_request_post, edge_request_serve */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -460,6 +461,11 @@ EDGE_API int edge_queue_open(edge_device *dev, edge_queue **queue, int timeout_m
 EDGE_API int edge_queue_serve(edge_queue *queue, edge_conn *conn, int timeout_ms);
 /* Like edge_post of an EDGE_RECEIVE. */
 EDGE_API int edge_queue_post(edge_queue *queue, const edge_work *work, edge_op *op);
+/* Gives a connection that is asked for a buffer, or has it take from a queue, before it is accepted: its first message
+ * finds one. When the request is refused, or its peer gives up, the buffers come back with an error and no conn. They need
+ * EDGE_FEATURE_EARLY. */
+EDGE_API int edge_request_post(edge_request *request, const edge_work *work, edge_op *op);
+EDGE_API int edge_request_serve(edge_request *request, edge_queue *queue, int timeout_ms);
 /* Ends the queue and frees it; its buffers come back with EDGE_ERR_PEER_CLOSED. EDGE_ERR_BUSY: connections take from
  * it. Before edge_device_close. */
 EDGE_API int edge_queue_close(edge_queue *queue, int timeout_ms);
@@ -549,6 +555,10 @@ EDGE_API const char *edge_stream_peer(const edge_stream *stream);
 EDGE_API const char *edge_stream_service(const edge_stream *stream);
 EDGE_API const void *edge_stream_data(const edge_stream *stream, size_t *size); /* of the dialler's options */
 EDGE_API edge_device *edge_stream_device(const edge_stream *stream);
+/* Its connection, for exports, imports and operations beside its bytes, of which one with EDGE_BACKWARD_FENCE comes after
+ * the bytes written before, and before those written after. It is the stream's to close and to free; a notification on
+ * it, or a failure of an operation, ends the stream. The name "stream" is taken. */
+EDGE_API edge_conn *edge_stream_conn(const edge_stream *stream);
 
 /* Has edge_changed return context when something changes: data, room, a connection to accept, the end. NULL ends
  * that. This is how a program with thousands of streams learns which of them to look at. */

@@ -504,6 +504,11 @@ edge_device *edge_stream_device(const edge_stream *s)
 	return s->d;
 }
 
+edge_conn *edge_stream_conn(const edge_stream *s)
+{
+	return s->c;
+}
+
 void edge_stream_watch(edge_stream *s, void *context)
 {
 	enter(s->d);

@@ -58,6 +58,7 @@
 #define inbox_put edge_verbs_inbox_put
 #define inbox_take edge_verbs_inbox_take
 #define inbox_forget edge_verbs_inbox_forget
+#define link_join edge_verbs_link_join
 #define link_up edge_verbs_link_up
 #define link_down edge_verbs_link_down
 #define qps edge_verbs_qps

@@ -124,11 +124,17 @@ static void linked(struct qp *q, uint32_t high)
 {
 	q->link.state = LINKED;
 	q->link.high = high;
-	int err = q->srq != NULL ? edge_queue_serve(q->srq->queue, link_receiving(q), ASK_MS) : 0;
+	int err = q->srq != NULL && !q->link.served ? edge_queue_serve(q->srq->queue, link_receiving(q), ASK_MS) : 0;
 	if (err != 0)
 		say("queue pair %#x takes nothing from its shared receive queue: %s", q->qp.qp_num, edge_message(err));
 	recv_issue(q);
 	send_issue(q);
+}
+
+void link_join(struct qp *q, edge_request *r)
+{
+	edge_request_join(r, PD(q)->number);
+	q->link.served = q->srq != NULL && edge_request_serve(r, q->srq->queue, ASK_MS) == 0;
 }
 
 void link_up(struct qp *q, edge_conn *c, uint32_t high)
@@ -212,7 +218,7 @@ static void take(struct qp *q, struct pending *p)
 	struct hello h = { .from = q->qp.qp_num, .to = p->hello.from, .high = PD(q)->high };
 	edge_conn *c;
 	memcpy(h.magic, magic, 4);
-	edge_request_join(p->request, PD(q)->number);
+	link_join(q, p->request);
 	int err = edge_request_accept(p->request, &h, sizeof h, &c, ASK_MS);
 	if (err != 0) {
 		say("queue pair %#x does not accept: %s", q->qp.qp_num, edge_message(err));

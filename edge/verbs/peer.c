@@ -236,8 +236,9 @@ void peer_accept(edge_request *r)
 			end(from.list[i]);
 	edge_conn *c = NULL;
 	struct peer *p = NULL;
+	bool early = edge_request_serve(r, intake->queue, ASK_MS) == 0; /* an older daemon has it join afterwards */
 	int err = edge_request_accept(r, NULL, 0, &c, ASK_MS);
-	if (err == 0)
+	if (err == 0 && !early)
 		err = edge_queue_serve(intake->queue, c, ASK_MS);
 	if (err == 0 && (p = make(&from, edge_conn_node(c))) == NULL) /* now that it is there another may have to go */
 		err = EDGE_ERR_NO_MEMORY;

@@ -53,6 +53,7 @@ enum linking { ALONE, AWAITED, DIALLING, LINKED, BROKEN };
 struct link { /* link.c */
 	enum linking state;
 	bool closing;          /* a thread waits in link_close */
+	bool served;           /* the connection takes from the shared receive queue already */
 	edge_conn *conn;
 	edge_conn *back;       /* of a queue pair that is its own peer: the other end, where messages arrive; or NULL */
 	char node[65];         /* of the peer, as it is dialled */
@@ -127,6 +128,7 @@ struct qp *link_qp(const edge_conn *c);
 bool link_gives_up(struct qp *q, int err);
 edge_conn *link_receiving(const struct qp *q); /* the connection on which messages arrive */
 void links_forked(void);         /* in the child: those of the parent are nothing to it */
+EXPORT void link_join(struct qp *q, edge_request *r); /* what is about to be accepted is that queue pair's */
 EXPORT void link_up(struct qp *q, edge_conn *c, uint32_t high); /* librdmacm has connected it */
 EXPORT void link_down(struct qp *q); /* and ends that in good order: IBV_QPS_ERR; unlocks meanwhile */
 

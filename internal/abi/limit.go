@@ -23,12 +23,13 @@ const (
 	FeatureScatter  Features = 1 << 12
 	FeatureWords    Features = 1 << 13
 	FeatureOverlap  Features = 1 << 14
+	FeatureEarly    Features = 1 << 16
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
 	ClientFeatures Features = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal |
-		FeatureRedirect | FeatureEager | FeatureHeap | FeatureScatter | FeatureOverlap
+		FeatureRedirect | FeatureEager | FeatureHeap | FeatureScatter | FeatureOverlap | FeatureEarly
 	AllFeatures Features = FeatureMemory | FeatureDomains | FeatureWords | ClientFeatures
 )
 
@@ -49,6 +50,7 @@ var FeatureBits = [...]Bit{
 	{uint64(FeatureScatter), "SCATTER", "EDGE_FEATURE_SCATTER", "op 8 before op 6: buffers in pieces (A6.14)"},
 	{uint64(FeatureWords), "WORDS", "EDGE_FEATURE_WORDS", "op 15: threads sleep on words of their own (A8.7)"},
 	{uint64(FeatureOverlap), "OVERLAP", "EDGE_FEATURE_OVERLAP", "dial takes flag bit 1 (A5.6)"},
+	{uint64(FeatureEarly), "EARLY", "EDGE_FEATURE_EARLY", "receive and join before accept (A7.17)"},
 }
 
 // Limits that both sides of the rings and the control socket keep. Sizes are in bytes.

@@ -29,8 +29,8 @@ func (e *Endpoint) Accept(now mono.Time, id ConnID, data []byte) error {
 // Refuse answers EvIncoming with a reason.
 func (e *Endpoint) Refuse(now mono.Time, id ConnID, reason string) { e.ops.Refuse(now, id, reason) }
 
-// IsOpen reports whether a connection is open: its end, if it has ended, is reported before long.
-func (e *Endpoint) IsOpen(id ConnID) bool { return e.ops.IsOpen(id) }
+// TakesReceives reports whether a connection can be given buffers, unless it takes from a shared queue.
+func (e *Endpoint) TakesReceives(id ConnID) bool { return e.ops.TakesReceives(id) }
 
 // Room says how many operations Submit would take now.
 func (e *Endpoint) Room(id ConnID) int { return e.ops.Room(id) }

@@ -67,6 +67,7 @@ const (
 	FeatureScatter  = abi.FeatureScatter
 	FeatureWords    = abi.FeatureWords
 	FeatureOverlap  = abi.FeatureOverlap
+	FeatureEarly    = abi.FeatureEarly
 	ClientFeatures  = abi.ClientFeatures
 	AllFeatures     = abi.AllFeatures
 

@@ -103,7 +103,13 @@ func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Recei
 	if s.eng.PostReceive(now, cn.id, r) {
 		return ipc.StatusOK, true
 	}
-	return ipc.StatusNoConn, s.eng.IsOpen(cn.id) // an open one takes from a shared queue
+	return ipc.StatusNoConn, s.eng.TakesReceives(cn.id) // one that does takes from a shared queue
+}
+
+// early reports whether a connection that is not open yet takes buffers: a peer asks for it, and the client, which
+// knows of this feature, has been told.
+func (cn *Conn) early() bool {
+	return (cn.state == connIncoming || cn.state == connAccepting) && cn.client.Features&ipc.FeatureEarly != 0
 }
 
 // received routes a buffer back to its client.
@@ -169,7 +175,7 @@ func (s *Shard) JoinQueue(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message
 	if _, own := cn.client.receives.queues[q]; !own {
 		return nil, errNoQueue(m)
 	}
-	if cn.state != connOpen || !s.eng.JoinReceiveQueue(now, cn.id, q) {
+	if cn.state != connOpen && !cn.early() || !s.eng.JoinReceiveQueue(now, cn.id, q) {
 		return nil, ipc.Errorf(ipc.CodeBusy, "connection %d is not open, or has buffers of its own", m.Conn)
 	}
 	return m.Reply(), nil

@@ -247,7 +247,7 @@ func (s *Shard) check(c *Client, cn *Conn, e *ipc.SQE) ipc.Status {
 	switch {
 	case cn == nil:
 		return c.ends.why(e.Conn)
-	case cn.state < connOpen:
+	case cn.state < connOpen && !(e.Op == ipc.OpReceive && cn.early()):
 		return ipc.StatusNoConn
 	case cn.state >= connEnding:
 		return cn.why

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"multiedge/edge"
@@ -23,9 +24,12 @@ func (h *host) verbs(args ...string) *run {
 
 func TestVerbs(t *testing.T) {
 	a, b := hosts(t)
-	for _, buffers := range []string{"own", "queue"} {
+	for _, buffers := range []string{"own", "queue", "early", "early queue"} {
 		owner := b.verbs("give", "desk", buffers)
 		owner.says("ready")
+		if strings.HasPrefix(buffers, "early") {
+			a.verbs("refused", "b", "desk").ends()
+		}
 		a.verbs("take", "b", "desk").ends()
 		owner.ends()
 	}

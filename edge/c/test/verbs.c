@@ -6,6 +6,7 @@ enum { MEM = 1 << 16, BUFFER = 1024, POSTED = 4, REFUSE = 99, MARK = MEM / 2 - 8
 
 static edge_device *dev;
 static edge_conn *conn;
+static edge_request *request; /* not accepted yet; NULL: there is none */
 static edge_region *mem;
 static edge_queue *queue;
 
@@ -21,7 +22,8 @@ static void receive(size_t i)
 	edge_piece two[] = { { mem, i * BUFFER, 100 }, { mem, i * BUFFER + 100, BUFFER - 100 } };
 	if (i % 2 == 0)
 		w = (edge_work){ .kind = EDGE_RECEIVE, .pieces = two, .npieces = 2, .context = &places[i] };
-	int err = queue != NULL ? edge_queue_post(queue, &w, NULL) : edge_post(conn, &w, NULL);
+	int err = queue != NULL ? edge_queue_post(queue, &w, NULL) :
+		request != NULL ? edge_request_post(request, &w, NULL) : edge_post(conn, &w, NULL);
 	if (err != EDGE_ERR_PEER_CLOSED) {
 		OK(err);
 		posted++;
@@ -50,21 +52,49 @@ static void answer(const edge_completion *got)
 	receive(i);
 }
 
+/* Accepts a connection that has its buffers, or its queue, already. One before it is refused: its buffer comes back. */
+static void accept_early(edge_listener *l)
+{
+	OK(edge_listener_next(l, &request, WAIT));
+	edge_queue *shared = queue;
+	queue = NULL;
+	receive(0);
+	OK(edge_request_refuse(request, "the first is refused"));
+	edge_completion c = next();
+	CHECK(c.err == EDGE_ERR_ABORTED && c.context == places && c.conn == NULL);
+	posted = 0;
+	queue = shared;
+	OK(edge_listener_next(l, &request, WAIT));
+	edge_work odd = { .kind = EDGE_WRITE, .local = mem, .size = 8 };
+	IS(edge_request_post(request, &odd, NULL), EDGE_ERR_INVALID);
+	if (queue != NULL)
+		OK(edge_request_serve(request, queue, WAIT));
+	for (size_t i = 0; i < POSTED; i++)
+		receive(i);
+	OK(edge_request_accept(request, NULL, 0, &conn, WAIT));
+	request = NULL;
+}
+
 /* Exports memory for atomics, and answers messages until the peer closes. */
 static void give(char **arg)
 {
 	edge_listener *l;
+	bool early = strncmp(arg[1], "early", 5) == 0;
 	dev = open_device(64, EDGE_ADAPTIVE);
 	OK(edge_listen(dev, arg[0], &l, WAIT));
 	OK(edge_register(dev, MEM, &mem, WAIT));
-	if (strcmp(arg[1], "queue") == 0)
+	if (strstr(arg[1], "queue") != NULL)
 		OK(edge_queue_open(dev, &queue, WAIT));
 	say("ready");
-	OK(edge_accept(l, &conn, WAIT));
-	if (queue != NULL)
-		OK(edge_queue_serve(queue, conn, WAIT));
-	for (size_t i = 0; i < POSTED; i++)
-		receive(i);
+	if (early) {
+		accept_early(l);
+	} else {
+		OK(edge_accept(l, &conn, WAIT));
+		if (queue != NULL)
+			OK(edge_queue_serve(queue, conn, WAIT));
+		for (size_t i = 0; i < POSTED; i++)
+			receive(i);
+	}
 	IS(edge_region_close(mem), EDGE_ERR_BUSY);
 	IS(edge_export_region(mem, conn, "odd", EDGE_REMOTE_ATOMIC, 4, 8, NULL, WAIT), EDGE_ERR_INVALID);
 	OK(edge_export_region(mem, conn, "plain", EDGE_REMOTE_READ, MEM / 2, 8, NULL, WAIT));
@@ -517,9 +547,17 @@ static void drains(char **arg)
 	edge_device_close(b, 0);
 }
 
+/* A dial that is refused. */
+static void refused(char **arg)
+{
+	dev = open_device(64, EDGE_ADAPTIVE);
+	IS(edge_dial(dev, arg[0], arg[1], NULL, &conn, WAIT), EDGE_ERR_REFUSED);
+	edge_device_close(dev, 0);
+}
+
 static const struct { const char *name; void (*run)(char **); int args; } roles[] = {
-	{ "give", give, 2 }, { "take", take, 2 }, { "leaves", leaves, 2 }, { "older", older, 0 }, { "choose", choose, 1 },
-	{ "chosen", chosen, 2 }, { "drains", drains, 1 },
+	{ "give", give, 2 }, { "take", take, 2 }, { "refused", refused, 2 }, { "leaves", leaves, 2 }, { "older", older, 0 },
+	{ "choose", choose, 1 }, { "chosen", chosen, 2 }, { "drains", drains, 1 },
 };
 
 int main(int argc, char **argv)

@@ -142,9 +142,9 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 		v->qpn = p != NULL ? p->qp_num : 0;
 		v->rnr = p != NULL ? p->rnr_retry_count : v->peer.rnr;
 		size_t n = greet(&g, v, p);
-		const struct qp *q = qp_of(v);
+		struct qp *q = qp_of(v);
 		if (q != NULL && !IS_UD(v))
-			edge_request_join(v->request, PD(q)->number);
+			link_join(q, v->request);
 		err = edge_request_accept(v->request, &g, n, &v->conn, ASK_MS);
 		v->request = NULL;
 		if (IS_UD(v) && (err == EDGE_ERR_RESET || err == EDGE_ERR_PEER_CLOSED))

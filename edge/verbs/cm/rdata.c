@@ -11,8 +11,7 @@ static int waits(const struct rs *s, int flags)
 	return s->nonblock || (flags & MSG_DONTWAIT) ? 0 : EDGE_FOREVER;
 }
 
-/* Who asks again and again, without waiting, gives way as who polls a completion queue (cq.c). */
-static void asked(bool in_vain)
+void rs_asked(bool in_vain)
 {
 	enum { VAIN = 3 };
 	static __thread unsigned vain;
@@ -23,7 +22,7 @@ static void asked(bool in_vain)
 
 static ssize_t ends(ssize_t n)
 {
-	asked(n == EDGE_ERR_AGAIN);
+	rs_asked(n == EDGE_ERR_AGAIN);
 	return n < 0 ? rs_failed((int)n) : n;
 }
 
@@ -45,7 +44,7 @@ EXPORT ssize_t rrecv(int fd, void *p, size_t size, int flags)
 			break;
 		got += (size_t)n;
 	} while ((flags & MSG_WAITALL) && got < size);
-	asked(false);
+	rs_asked(false);
 	return (ssize_t)got;
 }
 
@@ -173,7 +172,7 @@ EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 		edge_device_poll(lib.dev);
 		int ready = look(fds, n, &others);
 		if (timeout == 0)
-			asked(ready == 0);
+			rs_asked(ready == 0);
 		if (ready > 0 || timeout == 0)
 			return ready;
 		int64_t left = timeout < 0 ? REST_MS : until - now_ms();

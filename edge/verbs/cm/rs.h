@@ -15,6 +15,7 @@ struct rs {
 	edge_listener *listener;
 	edge_stream *stream;
 	struct sockaddr_storage ours, peer; /* of family 0: there is none */
+	struct rio *io;  /* riomap.c; NULL: it has no mapped memory */
 };
 
 struct rs *rs_find(int fd);              /* NULL with errno: there is none */
@@ -22,5 +23,14 @@ int rs_failed(int err);                  /* -1, and errno for an error of libedg
 /* The stream of a connected socket; NULL with errno. One that is being dialled is waited for, if it may be. */
 edge_stream *rs_stream(struct rs *s, bool waits);
 short rs_events(struct rs *s, short wanted); /* as poll has them */
+/* rdata.c: who asks again and again, without waiting, gives way as who polls a completion queue (cq.c). */
+void rs_asked(bool in_vain);
+
+/* riomap.c */
+int rio_room(struct rs *s, int entries); /* of the peer's mapped memory, before it is connected: 0, or -1 with errno */
+int rio_room_of(const struct rs *s);
+void rio_offer(struct rs *s);            /* the socket is connected */
+bool rio_full(struct rs *s);             /* riowrite has no room now */
+void rio_free(struct rs *s);
 
 #endif

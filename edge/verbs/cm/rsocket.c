@@ -49,11 +49,25 @@ static int rs_new(struct rs **made)
 	return fd;
 }
 
+/* In a child of fork, which has none of its parent's sockets. */
+static void forked(void)
+{
+	for (int i = 0; i < SOCKETS; i++) {
+		if (sockets[i] != NULL)
+			close(i);
+		sockets[i] = NULL;
+	}
+}
+
 /* Has a device: a child of fork needs another one than its parent. */
 static int attach(void)
 {
+	static bool once;
 	lock();
 	int err = lib_open();
+	if (!once)
+		pthread_atfork(NULL, NULL, forked);
+	once = true;
 	unlock();
 	return err == 0 ? 0 : fails(ENODEV);
 }
@@ -151,13 +165,14 @@ static void rs_free(struct rs *s)
 {
 	if (s->listener != NULL)
 		edge_listener_close(s->listener);
+	rio_free(s);
 	if (s->stream != NULL)
 		edge_stream_close(s->stream, -1);
 	free(s);
 }
 
-/* Accepts for a thread; EBADF: another one has closed the listening socket meanwhile. */
-static int next_stream(int fd, edge_stream **stream, struct sockaddr_storage *ours)
+/* Accepts for a thread; EBADF: another one has closed the listening socket meanwhile. *entries: as rio_room_of says. */
+static int next_stream(int fd, edge_stream **stream, struct sockaddr_storage *ours, int *entries)
 {
 	enum { LOOK_CLOSED_MS = 100 };
 	lock();
@@ -176,6 +191,7 @@ static int next_stream(int fd, edge_stream **stream, struct sockaddr_storage *ou
 		unlock();
 	}
 	*ours = l->ours;
+	*entries = rio_room_of(l);
 	lock();
 	bool last = --l->users == 0 && l->closed;
 	unlock();
@@ -191,17 +207,21 @@ EXPORT int raccept(int fd, struct sockaddr *a, socklen_t *size)
 	struct rs *s;
 	edge_stream *stream;
 	struct sockaddr_storage ours;
-	if (next_stream(fd, &stream, &ours) != 0)
+	int entries;
+	if (next_stream(fd, &stream, &ours, &entries) != 0)
 		return -1;
 	int made = rs_new(&s);
 	if (made < 0) {
 		edge_stream_close(stream, 0);
 		return -1;
 	}
+	if (entries > 0)
+		rio_room(s, entries);
 	s->stream = stream;
 	s->ours = ours;
 	s->peer.ss_family = AF_INET;
 	learn_caller(s);
+	rio_offer(s);
 	give_address(&s->peer, a, size);
 	return made;
 }
@@ -249,6 +269,8 @@ edge_stream *rs_stream(struct rs *s, bool waits)
 		rs_failed(err);
 		return NULL;
 	}
+	if (s->dialling)
+		rio_offer(s);
 	s->dialling = false;
 	return s->stream;
 }
@@ -261,7 +283,7 @@ short rs_events(struct rs *s, short wanted)
 	else if (s->stream == NULL)
 		events = POLLHUP;
 	else if (rs_stream(s, false) != NULL)
-		events = edge_stream_events(s->stream);
+		events = edge_stream_events(s->stream) & ~(rio_full(s) ? POLLOUT : 0);
 	else if (edge_stream_error(s->stream) != EDGE_ERR_AGAIN)
 		events = POLLERR | POLLHUP | POLLOUT;
 	return (short)(events & (wanted | POLLERR | POLLHUP));
@@ -310,14 +332,18 @@ EXPORT int rgetsockname(int fd, struct sockaddr *a, socklen_t *size)
 	return s == NULL ? -1 : give_address(&s->ours, a, size);
 }
 
-/* Options are taken, and have no effect: buffers are those of streams, and nothing is delayed for more to come. */
+/* Options other than RDMA_IOMAPSIZE are taken, and have no effect: buffers are those of streams, and nothing is delayed
+ * for more to come. */
 EXPORT int rsetsockopt(int fd, int level, int name, const void *value, socklen_t size)
 {
-	(void)name;
-	(void)value;
-	(void)size;
-	if (rs_find(fd) == NULL)
+	struct rs *s = rs_find(fd);
+	int is = 0;
+	if (s == NULL)
 		return -1;
+	if (level == SOL_RDMA && name == RDMA_IOMAPSIZE) {
+		memcpy(&is, value, size < sizeof is ? size : sizeof is);
+		return rio_room(s, is);
+	}
 	bool known = level == SOL_SOCKET || level == IPPROTO_TCP || level == IPPROTO_IPV6 || level == SOL_RDMA;
 	return known ? 0 : fails(ENOPROTOOPT);
 }
@@ -335,6 +361,8 @@ EXPORT int rgetsockopt(int fd, int level, int name, void *value, socklen_t *size
 		is = err != 0 && err != EDGE_ERR_AGAIN ? edge_errno(err) : 0;
 	} else if (level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF)) {
 		is = BUFFER;
+	} else if (level == SOL_RDMA && name == RDMA_IOMAPSIZE) {
+		is = rio_room_of(s);
 	} else if (level == SOL_SOCKET && name == SO_TYPE) {
 		is = SOCK_STREAM;
 	} else if (level == IPPROTO_TCP && name == TCP_NODELAY) {

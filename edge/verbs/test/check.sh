@@ -118,6 +118,10 @@ for how in "" "-T b" "-T n" "-T a"; do
 	cm rstream $how -T v -S 100000 -I 20 -C 10 -- rstream -s 10.78.0.2 $how -T v -S 100000 -I 20 -C 10
 done
 cm rstream -T v -S 1000 -I 20 -C 100 -- rstream -s 10.78.0.2 -T v -S 1000 -I 20 -C 100
+# Memory that is mapped for the peer; they poll its last byte.
+for how in "" "-T b" "-T n" "-T a"; do
+	cm riostream $how -T v -S 20000 -I 5 -C 10 -- riostream -s 10.78.0.2 $how -T v -S 20000 -I 5 -C 10
+done
 # Nobody listens.
 A timeout 30 rstream -s 10.78.0.2 -p 7000 >client.out 2>&1 && fail "rstream to nobody"
 grep -q "refused" client.out || fail "rstream to nobody: $(tail -n 1 client.out)"
@@ -176,7 +180,7 @@ echo "datagrams of strangers: ok"
 for test in fork memory itself events signals gone polls; do
 	A timeout 30 "$OUT/alone" $test || fail "alone $test"
 done
-for test in fork close; do
+for test in fork close map; do
 	A timeout 30 "$OUT/sockets" $test 10.78.0.1 || fail "sockets $test"
 done
 fault no_fault 0
@@ -184,6 +188,17 @@ fault cut_link 0
 fault kill_server 1
 fault restart_a 1
 fault restart_b 1
+# Frames of two links overtake each other: the byte that is polled comes last all the same.
+SERVICES='[[link]]
+name = "ip0"'
+restart a
+restart b
+cm riostream -T v -S 20000 -I 20 -C 10 -- riostream -s 10.78.0.2 -T v -S 20000 -I 20 -C 10
+cm riostream -T v -S 60000 -I 20 -C 10 -- riostream -s 10.78.0.2 -T v -S 60000 -I 20 -C 10
+SERVICES=
+restart a
+restart b
+echo "two links: ok"
 SB "$OUT/asan/torture" serve 19001 >server.out 2>&1 & server=$!
 listening 19001 || fail "no server under the sanitizers"
 SA timeout 60 "$OUT/asan/torture" run 10.78.0.2 19001 3000 >client.out 2>&1 || fail "under the sanitizers"

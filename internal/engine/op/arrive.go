@@ -197,11 +197,11 @@ func (e *Endpoint) onOpen(now mono.Time, s *Session, g *wire.Segment) bool {
 	c.dial.service = string(g.Name)
 	s.byRemote[c.remote] = c
 	if full {
-		c.refuse(abi.StatusLimit, fmt.Sprintf("all %d connections of the node are in use", e.cfg.MaxConns))
+		c.refuse(now, abi.StatusLimit, fmt.Sprintf("all %d connections of the node are in use", e.cfg.MaxConns))
 		return true
 	}
 	if !e.Conns.services[c.dial.service] {
-		c.refuse(abi.StatusNoService, "")
+		c.refuse(now, abi.StatusNoService, "")
 		return true
 	}
 	c.state = connIncoming

@@ -176,6 +176,9 @@ func (e *Endpoint) Accept(now mono.Time, id ConnID, data []byte) error {
 	c.state, c.dial.data = connOpen, append([]byte(nil), data...)
 	c.setUnconfirmed(false)
 	c.ctl |= ctlAccept
+	if c.msgs != nil {
+		c.ctl |= ctlCredit // it was given buffers already
+	}
 	c.wake()
 	e.Count.Life.ConnectionsOpened++
 	e.Emit(Event{Kind: EvConnected, Conn: id, Peer: c.S.Peer.ID, PeerName: c.S.Peer.Name})
@@ -185,20 +188,16 @@ func (e *Endpoint) Accept(now mono.Time, id ConnID, data []byte) error {
 // Refuse answers EvIncoming with a reason.
 func (e *Endpoint) Refuse(now mono.Time, id ConnID, reason string) {
 	if c := e.conn(id); c != nil && c.state == connIncoming {
-		c.refuse(abi.StatusRefused, reason)
+		c.refuse(now, abi.StatusRefused, reason)
 	}
 }
 
-func (c *Conn) refuse(st abi.Status, reason string) {
+// refuse has the peer told, and gives back the buffers of one that its owner had.
+func (c *Conn) refuse(now mono.Time, st abi.Status, reason string) {
+	c.flush(now, abi.StatusAborted)
 	c.state, c.status, c.text = connLast, st, reason[:min(len(reason), wire.MaxText)]
 	c.ctl |= ctlRefuse
 	c.wake()
-}
-
-// IsOpen reports whether a connection is open: its end, if it has ended, is reported before long.
-func (e *Endpoint) IsOpen(id ConnID) bool {
-	c := e.conn(id)
-	return c != nil && c.state == connOpen
 }
 
 // Room says how many operations Submit would take now.
@@ -361,7 +360,7 @@ func (e *Endpoint) Close(now mono.Time, id ConnID) {
 	case connDialing:
 		c.Abort(now, abi.StatusClosed, "")
 	case connIncoming:
-		c.refuse(abi.StatusRefused, "service closed")
+		c.refuse(now, abi.StatusRefused, "service closed")
 	}
 }
 
@@ -410,7 +409,7 @@ func (e *Endpoint) Abort(now mono.Time, id ConnID, st abi.Status) {
 		return
 	}
 	if c.state == connIncoming {
-		c.refuse(abi.StatusRefused, "the service went away")
+		c.refuse(now, abi.StatusRefused, "the service went away")
 		return
 	}
 	c.Abort(now, st, "")

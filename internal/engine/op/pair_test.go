@@ -99,7 +99,7 @@ func (p *pair) connect() (c [2]ConnID) {
 		p.t.Fatal(err)
 	}
 	p.carry(1, false)
-	if !a.e.IsOpen(c[0]) || !b.e.IsOpen(c[1]) {
+	if a.e.conn(c[0]).state != connOpen || b.e.conn(c[1]).state != connOpen {
 		p.t.Fatalf("not open: %+v, %+v", a.events, b.events)
 	}
 	a.events, b.events = nil, nil

@@ -29,18 +29,24 @@ func (e *Endpoint) queueCalls() message.Calls {
 	}
 }
 
-// takes returns a connection if it may be given buffers, else nil. One that is being closed takes buffers until it
-// ends: where both ends close, each with sends that wait for buffers of the other's, neither would end without them.
+// takes returns a connection if it may be given buffers, else nil. One that the peer asks for may: what is sent as soon
+// as it is accepted finds them. One that is being closed takes buffers until it ends: where both ends close, each with
+// sends that wait for buffers of the other's, neither would end without them.
 func (e *Endpoint) takes(id ConnID) *Conn {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen && c.state != connClosing || c.dial.ping {
+	if c == nil || c.state != connOpen && c.state != connClosing && c.state != connIncoming || c.dial.ping {
 		return nil
 	}
 	return c
 }
 
+// TakesReceives reports whether a connection can be given buffers, unless it takes from a shared queue: if it has
+// ended, its end is reported before long.
+func (e *Endpoint) TakesReceives(id ConnID) bool { return e.takes(id) != nil }
+
 // PostReceive takes a buffer for the messages of a connection. It reports false, and nothing has happened, if the
-// connection is not open or takes from a shared queue. Exactly one EvReceived with r.Token follows otherwise.
+// connection neither is open nor waits to be accepted, or takes from a shared queue. Exactly one EvReceived with
+// r.Token follows otherwise.
 func (e *Endpoint) PostReceive(now mono.Time, id ConnID, r *Receive) bool {
 	c := e.takes(id)
 	if c == nil || !c.messages().in.Post(r) {
@@ -58,7 +64,7 @@ func (e *Endpoint) NewReceiveQueue() QueueID { return e.queues.New() }
 func (e *Endpoint) DropReceiveQueue(id QueueID) bool { return e.queues.Drop(id) }
 
 // JoinReceiveQueue has a connection take its buffers from a shared queue from now on. It reports false if the
-// connection is not open, or was given buffers of its own.
+// connection neither is open nor waits to be accepted, or was given buffers of its own.
 func (e *Endpoint) JoinReceiveQueue(now mono.Time, id ConnID, queue QueueID) bool {
 	c, q := e.takes(id), e.queues.Find(queue)
 	if c == nil || q == nil {
@@ -67,6 +73,9 @@ func (e *Endpoint) JoinReceiveQueue(now mono.Time, id ConnID, queue QueueID) boo
 	joined, promised := c.messages().in.Join(q)
 	if !joined {
 		return false
+	}
+	if c.state == connIncoming {
+		return true // the peer is told behind the Accept
 	}
 	if promised {
 		c.tellCredit(now)
@@ -88,9 +97,12 @@ func (c *Conn) onWant(now mono.Time, number uint32) {
 	}
 }
 
-// tellCredit has the peer told of new buffers: with the next acknowledgement, or at once if it has none left.
+// tellCredit has the peer told of new buffers: with the next acknowledgement, or at once if it has none left; behind
+// the Accept, if it waits for that.
 func (c *Conn) tellCredit(now mono.Time) {
-	if c.msgs.in.Owe() {
+	if urgent := c.msgs.in.Owe(); c.state == connIncoming {
+		return
+	} else if urgent {
 		c.ctl |= ctlCredit
 		c.wake()
 	} else {
