@@ -548,6 +548,23 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 /* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for. The
  * peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
+/* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up very many. Both
+ * ends must do this; else the end of the other one shows as that of a stream. Not while another thread is in a call on
+ * the stream.
+ * edge_stream_rest ends the stream in both directions, as edge_stream_close does, but leaves it and its connection to the
+ * caller; EDGE_ERR_BUSY: not everything was read, or it is not open; or why it ended. begins: this end is to begin the
+ * next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer may; EDGE_ERR_AGAIN until
+ * then, or why the connection ended. edge_stream_begin begins it with 1 to EDGE_STREAM_OPENING bytes for the peer's
+ * program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no room now. edge_stream_wait is 0 when the
+ * peer has taken it.
+ * edge_stream_opening copies the bytes by which the peer has begun one to the caller's memory of EDGE_STREAM_OPENING and
+ * returns how many; 0: it has not, or they were answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
+#define EDGE_STREAM_OPENING 256
+EDGE_API int edge_stream_rest(edge_stream *stream, int begins);
+EDGE_API int edge_stream_resting(edge_stream *stream);
+EDGE_API int edge_stream_begin(edge_stream *stream, const void *data, size_t size);
+EDGE_API size_t edge_stream_opening(edge_stream *stream, void *to);
+EDGE_API int edge_stream_take(edge_stream *stream);
 /* Has what happens to the stream wake who sleeps on the word; NULL: make the descriptor readable, as at first. While it
  * is aimed at a word, calls that wait for it with a timeout, and edge_device_drain, may notice up to 2 s late. */
 EDGE_API void edge_stream_aim(edge_stream *stream, edge_word *word);

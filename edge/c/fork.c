@@ -39,7 +39,7 @@ static void in_child(void)
 		if (d->ctl->fd >= 0)
 			close(d->ctl->fd);
 		d->ctl->fd = -1;
-		d->w->words = (struct words){ 0 };
+		words_forked(d);
 		wait_close(d);
 		pthread_mutex_unlock(&d->mu);
 	}

@@ -11,11 +11,6 @@
 #include "ring.h"
 #include "stream.h"
 
-#define IMM_DATA (0u << 30)   /* a piece that starts at this position, modulo 2^30, is in the ring */
-#define IMM_CREDIT (1u << 30) /* so many bytes more were read */
-#define IMM_FIN (2u << 30)    /* the stream ends at this position */
-#define IMM_KIND (3u << 30)
-#define IMM_COUNT ((1u << 30) - 1)
 #define SHORT 4096 /* a piece of up to so many bytes is copied by the daemon: its completion wakes nobody later */
 
 /* Ends the connection at once, for a reason of this end. */
@@ -62,6 +57,9 @@ void stream_arrived(edge_stream *s, const struct note *n)
 	case IMM_FIN:
 		good = !i->fin && count == (i->tail & IMM_COUNT);
 		i->fin = i->fin || good;
+		break;
+	case IMM_REST:
+		good = rest_arrived(s, count, n->len);
 		break;
 	}
 	if (!good)
@@ -131,7 +129,7 @@ static size_t room(edge_stream *s)
 {
 	struct outbound *o = &s->out;
 	edge_remote *to = peer_ring(s);
-	if (to == NULL || s->region == NULL)
+	if (to == NULL || s->region == NULL || s->rest.begun)
 		return 0;
 	for (; o->flying > 0 && op_settled(&o->pieces[o->oldest].op); o->flying--) {
 		o->freed += o->pieces[o->oldest].n;
@@ -187,6 +185,11 @@ bool stream_pay(edge_stream *s)
 		if (err == 0)
 			s->in.granted = s->in.head;
 	}
+	if (err == 0 && rest_due(s)) {
+		err = say(s, IMM_REST | (uint32_t)(s->out.sent & IMM_COUNT), EDGE_BACKWARD_FENCE);
+		s->rest.said = err == 0;
+		s->out.fin |= s->rest.said;
+	}
 	if (err == 0 && s->out.shut && !s->out.fin) {
 		err = say(s, IMM_FIN | (uint32_t)(s->out.sent & IMM_COUNT), EDGE_BACKWARD_FENCE);
 		s->out.fin = err == 0;
@@ -207,7 +210,7 @@ void stream_advance(edge_stream *s)
 {
 	news(s->d);
 	changed(s->d, &s->watch);
-	if (due(s) || (s->out.shut && !s->out.fin))
+	if (due(s) || (s->out.shut && !s->out.fin) || rest_due(s))
 		return_credit(s->c);
 	if (s->closed)
 		stream_step(s);
@@ -301,6 +304,35 @@ static ssize_t put(const struct source *from, size_t at, char *to, size_t n)
 	return (ssize_t)n;
 }
 
+/* Whether stream_post would find room, for a piece of its own. */
+bool stream_may_post(edge_stream *s)
+{
+	return peer_ring(s) != NULL && s->out.flying < PIECES && may_put(s);
+}
+
+/* Gives the next n bytes of the send buffer to the transport. */
+int stream_post(edge_stream *s, size_t n, uint32_t imm)
+{
+	struct outbound *o = &s->out;
+	/* Fenced, so that the bytes before are in place when the peer is notified (clause 11.4). */
+	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE | (n > SHORT ? 0 : EDGE_LOCAL_DONE),
+		.imm = imm, .local = s->region, .local_off = s->ring + (o->sent & (o->size - 1)), .size = n,
+		.remote = s->peer, .remote_off = o->sent & (s->peer->size - 1) };
+	struct piece *piece = &o->pieces[(o->oldest + o->flying) % PIECES];
+	int err = op_put(s->c, &w, &piece->op);
+	if (err != 0) {
+		s->crowded |= err == EDGE_ERR_AGAIN;
+		if (s->crowded)
+			return_credit(s->c); /* has edge_changed tell of room */
+		return err;
+	}
+	ring_publish(s->d->ring);
+	piece->n = (uint32_t)n;
+	o->flying++;
+	o->sent += n;
+	return 0;
+}
+
 /* Gives one piece, of up to size bytes from byte skip of the source on, to the transport and returns its length, 0 if
  * the source has no more; EDGE_ERR_AGAIN: there is no room. */
 static ssize_t send_piece(edge_stream *s, const struct source *from, size_t skip, size_t size)
@@ -330,23 +362,8 @@ static ssize_t send_piece(edge_stream *s, const struct source *from, size_t skip
 	if (have <= 0)
 		return 0;
 	n = least(n, (size_t)have);
-	/* Fenced, so that the bytes before are in place when the peer is notified (clause 11.4). */
-	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE | (n > SHORT ? 0 : EDGE_LOCAL_DONE),
-		.imm = IMM_DATA | (uint32_t)(o->sent & IMM_COUNT), .local = s->region, .local_off = at, .size = n,
-		.remote = s->peer, .remote_off = o->sent & (s->peer->size - 1) };
-	struct piece *piece = &o->pieces[(o->oldest + o->flying) % PIECES];
-	err = op_put(s->c, &w, &piece->op);
-	if (err != 0) {
-		s->crowded |= err == EDGE_ERR_AGAIN;
-		if (s->crowded)
-			return_credit(s->c); /* has edge_changed tell of room */
-		return err;
-	}
-	ring_publish(s->d->ring);
-	piece->n = (uint32_t)n;
-	o->flying++;
-	o->sent += n;
-	return (ssize_t)n;
+	err = stream_post(s, n, IMM_DATA | (uint32_t)(o->sent & IMM_COUNT));
+	return err != 0 ? err : (ssize_t)n;
 }
 
 static ssize_t write_from(edge_stream *s, const struct source *from, size_t size, int timeout_ms)

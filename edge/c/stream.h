@@ -1,10 +1,18 @@
-/* Streams (PROTOCOL clause 11): stream.c bytes, stream_open.c beginnings and ends. */
+/* Streams (PROTOCOL clause 11): stream.c bytes, stream_open.c beginnings and ends, stream_rest.c several streams on one
+ * connection. */
 #ifndef EDGE_STREAM_H
 #define EDGE_STREAM_H
 
 #include "verbs.h"
 
 enum { PIECES = 64 };
+
+#define IMM_DATA (0u << 30)   /* a piece that starts at this position, modulo 2^30, is in the ring */
+#define IMM_CREDIT (1u << 30) /* so many bytes more were read */
+#define IMM_FIN (2u << 30)    /* the stream ends at this position */
+#define IMM_REST (3u << 30)   /* likewise, and the end rests; with bytes: the next stream begins */
+#define IMM_KIND (3u << 30)
+#define IMM_COUNT ((1u << 30) - 1)
 
 struct piece { edge_op op; uint32_t n; };
 
@@ -21,6 +29,14 @@ struct outbound {
 	uint32_t oldest, flying, size;
 	uint32_t bound; /* of what the peer has not read; 0: its ring's size */
 	struct piece pieces[PIECES];
+};
+
+struct rest { /* stream_rest.c */
+	bool asked;       /* the program wants the connection for another stream, */
+	bool begins;      /* which this end is to begin */
+	bool said, heard; /* Rest, which who is to begin hears and the other end says */
+	bool begun;       /* we began the next one, and the peer has not answered */
+	uint32_t opening; /* bytes at the beginning of the ring, by which the peer began it; 0: it has not, or was answered */
 };
 
 enum stream_state { S_MEMORY, S_CONNECTING, S_OPEN };
@@ -41,6 +57,7 @@ struct edge_stream {
 	edge_remote *peer;
 	struct inbound in;
 	struct outbound out;
+	struct rest rest;
 	int64_t linger_at;
 	edge_listener *listener; /* until it is accepted */
 	edge_stream *next, **at; /* in edge_listener.ready, or streams.lingering or ended */
@@ -65,6 +82,12 @@ void stream_advance(edge_stream *s);
 void stream_aim(edge_stream *s, uint32_t word);
 void stream_cut(edge_stream *s, int err);
 int stream_end(const edge_stream *s);
+bool stream_may_post(edge_stream *s);
+int stream_post(edge_stream *s, size_t n, uint32_t imm);
+
+/* stream_rest.c */
+bool rest_due(const edge_stream *s);
+bool rest_arrived(edge_stream *s, uint64_t count, uint32_t len);
 
 /* stream_open.c */
 void stream_step(edge_stream *s);

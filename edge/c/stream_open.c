@@ -420,7 +420,7 @@ int edge_stream_dial_start(edge_device *d, const char *peer, const char *service
 static bool connected(void *arg)
 {
 	edge_stream *s = arg;
-	return s->state == S_OPEN || stream_end(s) != 0;
+	return (s->state == S_OPEN && !s->rest.begun) || stream_end(s) != 0;
 }
 
 int edge_stream_wait(edge_stream *s, int timeout_ms)
@@ -429,7 +429,7 @@ int edge_stream_wait(edge_stream *s, int timeout_ms)
 	int64_t until = deadline(timeout_ms);
 	enter(d);
 	int err = wait_for(d, connected, s, until);
-	if (err == 0 && s->state != S_OPEN)
+	if (err == 0 && (s->state != S_OPEN || s->rest.begun))
 		err = stream_end(s);
 	return leave(d, err);
 }
@@ -466,6 +466,7 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 		stream_discard(s, EDGE_ERR_CLOSED);
 	} else {
 		stream_aim(s, 0); /* nobody waits for it on a word */
+		s->rest.asked = false;
 		s->closed = s->out.shut = true;
 		stream_await(s, true);
 		s->linger_at = now_ns() + (linger_ms < 0 ? LINGER_MS : linger_ms) * MILLI;

@@ -60,6 +60,7 @@ void pulse_forget(edge_device *d, int64_t now);
 void words_attach(edge_device *d); /* words.c */
 void words_detach(edge_device *d);
 void words_free(edge_device *d);
+void words_forked(edge_device *d);
 uint32_t word_number(const edge_device *d, const edge_word *x);
 
 int ask(edge_device *d, void *packet, size_t size, enum abi_kind kind, uint64_t *made, int64_t until); /* ask.c */

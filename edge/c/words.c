@@ -91,6 +91,15 @@ void words_free(edge_device *d)
 	d->w->words = (struct words){ 0 };
 }
 
+/* In a child, which does not have the page (A11.2). The thread may be about to look at its word: a handler forked. */
+void words_forked(edge_device *d)
+{
+	struct words *w = &d->w->words;
+	if (w->shared)
+		own_page(w, MAP_FIXED);
+	*w = (struct words){ 0 };
+}
+
 static bool first_page(struct words *w)
 {
 	pthread_mutex_lock(&unused_mu);

@@ -80,12 +80,12 @@ func (m *Memory) awaitRank(q int, how uint32) {
 	a := &m.arrived[q]
 	m.until(func() bool { return a.count >= m.barriers })
 	if over := a.finished && a.count == m.barriers; over != (how == noteFinished) {
-		mistake("ranks %d and %d wait for different things: one of them has returned, the other is at a barrier", q,
-			m.rank)
+		mistake("ranks %d and %d wait for different things: one of them has returned, the other is at a barrier",
+			min(q, m.rank), max(q, m.rank))
 	}
 	at := m.lay.arrival(m.barriers, q)
 	if atomic.LoadUint64(word(m.ctl, at+8)) != m.digest {
-		mistake("ranks %d and %d have made different calls of Alloc", q, m.rank)
+		mistake("ranks %d and %d have made different calls of Alloc", min(q, m.rank), max(q, m.rank))
 	}
 	m.heedFollows(q, at)
 }

@@ -18,6 +18,7 @@
 #define HEAR (2000 * MILLI)   /* how long for a nonce */
 #define PAUSE (250 * MILLI)   /* between attempts to offer tcp/PORT, at first */
 #define PAUSE_MOST (8000 * MILLI)
+#define GRACE (20 * MILLI)    /* for a stream that is used again, before the other side is asked for an offer */
 #define NONCE "nonce "
 
 /* The nonces that were heard, for each peer of the map: one that asks without end pushes out its own. */
@@ -96,7 +97,7 @@ static bool same_port(const struct sock *l, int port) {
 }
 
 /* Whether a listening socket of ours takes connections to this address. */
-static bool covered(const union address *to) {
+bool covered(const union address *to) {
 	for (struct sock *l = listeners; l; l = l->listed.next) {
 		union address a;
 		int only = 0;
@@ -244,12 +245,14 @@ void unlist(struct sock *s) {
 
 /* The process has forked. If it did not wait for connections yet, that is for the child, which then answers probes. */
 void pass_on(void) {
-	for (struct sock *s = listeners; s; s = s->listed.next)
+	for (struct sock *s = listeners; s; s = s->listed.next) {
+		s->kept.passed = true;
 		if (s->listener && !s->waits) {
 			edge_listener_close(s->listener);
 			s->listener = NULL;
 			s->until = s->pause = 0;
 		}
+	}
 }
 
 /* In the child: requests are the parent's, and so is what was heard. */
@@ -257,7 +260,7 @@ void acceptor_after_fork(void) {
 	asks = NULL;
 	nasks = 0;
 	for (struct sock *s = listeners; s; s = s->listed.next)
-		s->waits = false;
+		s->waits = !(s->kept.passed = true);
 }
 
 /* --- the user of an accepted socket --- */
@@ -304,7 +307,7 @@ void begin(struct sock *s) {
 }
 
 /* The port at which the connection was accepted. */
-static int port_of(const struct sock *s) {
+int port_of(const struct sock *s) {
 	union address from, to;
 	return split(s->tuple, &from, &to) ? address_port(&to) : 0;
 }
@@ -313,6 +316,17 @@ static bool owner_of(int port) {
 	for (struct sock *l = listeners; l; l = l->listed.next)
 		if (l->listener && same_port(l, port))
 			return true;
+	return false;
+}
+
+bool accepts_alone(int port) {
+	for (struct sock *l = listeners; l; l = l->listed.next) {
+		int reuse = 0;
+		socklen_t n = sizeof reuse;
+		if (l->listener && same_port(l, port))
+			return !l->kept.passed && l->waits &&
+			       real.getsockopt(own_number(l->fd), SOL_SOCKET, SO_REUSEPORT, &reuse, &n) == 0 && !reuse;
+	}
 	return false;
 }
 
@@ -369,6 +383,13 @@ static void seek_nonce(struct sock *s) {
 	question(s, ASKS_OWNER, edge_device_name(device), service, ASK, s->secret);
 }
 
+/* The other side may have to do first what it is to be asked for. */
+static void await_begin(struct sock *s) {
+	s->step = AWAITS;
+	s->until = now_ns() + GRACE;
+	watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* programs that are not under edge-run speak first, mostly */
+}
+
 /* The answer to a question; AGAIN: none yet. */
 static void look_at_answer(struct sock *s) {
 	int err = edge_conn_wait(s->probe, 0);
@@ -381,6 +402,8 @@ static void look_at_answer(struct sock *s) {
 		dial_stream(s);
 	else if (err == EDGE_ERR_REFUSED && s->step == ASKS_PEER)
 		seek_nonce(s);
+	else if (err == EDGE_ERR_NO_SERVICE && s->step == ASKS_PEER && rest_forsaken())
+		await_begin(s);
 	else
 		become_plain(s, err != EDGE_ERR_NO_SERVICE ? "tcp: its nonce is not known"
 		                : s->step == ASKS_PEER     ? "tcp: not offered"
@@ -396,12 +419,22 @@ void look_at_dial(struct sock *s) {
 			become_plain(s, err == EDGE_ERR_NO_SERVICE ? "tcp: not offered" : "tcp: not accepted");
 		return;
 	}
-	if (heard_nonce(s->peer, s->tuple, s->nonce))
+	if (heard_nonce(s->peer, s->tuple, s->nonce)) {
 		dial_stream(s);
-	else if (s->tcp.arrived || now_ns() >= s->until)
-		become_plain(s, s->tcp.arrived ? "tcp: the other side uses it" : "tcp: its nonce was not heard in time");
-	else if (s->probe)
-		look_at_answer(s);
-	else if (s->step == BEGUN)
+	} else if (rest_claim(s)) {
+		when_ready(s);
+	} else if (s->tcp.arrived) {
+		become_plain(s, "tcp: the other side uses it");
+	} else if (s->step == BEGUN && rest_expected(s)) {
+		await_begin(s);
+	} else if (s->step == AWAITS && (rest_expected(s) || rest_forsaken()) && now_ns() < s->until) {
+		return;
+	} else if (s->step <= AWAITS) {
+		s->until = now_ns() + (DIAL_MS + 1000) * MILLI;
 		question(s, ASKS_PEER, s->peer, s->service, SHOWN, s->nonce); /* zeros: whether it offers anything */
+	} else if (now_ns() >= s->until) {
+		become_plain(s, "tcp: its nonce was not heard in time");
+	} else if (s->probe) {
+		look_at_answer(s);
+	}
 }

@@ -47,6 +47,9 @@ void unlist(struct sock *s);
 void enlist(struct sock *s);              /* the process waits for connections: offers tcp/PORT, unless somebody does */
 void enlist_early(struct sock *s);        /* the same before it waits */
 void answer_probes(struct sock *s);
+bool covered(const union address *to);    /* a listening socket of ours takes connections to it */
+int port_of(const struct sock *s);        /* at which a connection was accepted */
+bool accepts_alone(int port);             /* this process has tcp/PORT, and no other one the listening socket */
 void pass_on(void);                       /* after fork, in the parent */
 void acceptor_after_fork(void);
 void begin(struct sock *s);               /* first use of an accepted socket */
@@ -85,6 +88,21 @@ void share_ask(struct sock *s);           /* the program is to learn when there 
 int share_epoll(struct sock *s, int set, int op, struct epoll_event *e);
 void share_shut(struct sock *s);          /* for writing */
 void share_end(struct sock *s);           /* by guard */
+
+/* rest.c, by guard: streams that ended well at both ends and are used again. */
+bool rest_keep(struct sock *s);           /* takes the stream of a socket that is closed. false: it is to be closed */
+bool rest_reuse(struct sock *s);          /* connector: gives s, which has its tuple, such a stream */
+bool rest_claim(struct sock *s);          /* acceptor: gives s the one that the other side has begun for it */
+bool rest_expected(const struct sock *s); /* acceptor: the other side may be about to, */
+bool rest_begun(const struct sock *s);    /* or has, */
+bool rest_forsaken(void);                 /* or did so in vain, and offers its own now */
+bool rest_is(const void *context);        /* of edge_changed, which then goes to rest_changed */
+void rest_changed(void *context);
+void rest_look(int64_t now);              /* closes what is too old, */
+int64_t rest_next(void);                  /* then */
+void rest_close_accepted(void);           /* the process may not be the only one any more that accepts */
+void rest_close_all(void);
+void rest_after_fork(void);
 
 /* owner.c */
 bool may_hold(const struct sock *s, uint32_t uid); /* the other end's socket, if it is in this namespace */

@@ -12,6 +12,7 @@
 #include "agree.h"
 
 #define VERDICT (2000 * MILLI)  /* how long a connector waits to be dialled */
+#define FRESH (1000 * MILLI)    /* how long who has shown the nonce counts as the owner of the port */
 #define REMEMBER (2000 * MILLI) /* how long it counts that nobody of ours listens somewhere */
 
 /* Where nobody of ours listens, by hash of peer, address and port. */
@@ -29,7 +30,7 @@ static bool absent(uint64_t id, int64_t now) {
 }
 
 static void remember(const struct sock *s) {
-	targets[s->target >> 32 & (TARGETS - 1)] = (struct target){.id = s->target, .until = now_ns() + REMEMBER};
+	targets[s->kept.target >> 32 & (TARGETS - 1)] = (struct target){.id = s->kept.target, .until = now_ns() + REMEMBER};
 }
 
 /* Binds the socket to the address that the kernel would choose, and a port. */
@@ -65,6 +66,19 @@ static int probe(struct sock *s, const union address *to) {
 	return edge_dial_start(device, s->peer, port, &o, &s->probe, (int)(VERDICT / MILLI));
 }
 
+/* Offers s, which has its names, and asks. */
+static void offer_service_to(struct sock *s, const union address *to) {
+	if (offer_service(s)) {
+		char text[256];
+		snprintf(text, sizeof text, "tcp: %s", edge_detail());
+		become_plain(s, text);
+		return;
+	}
+	edge_listener_watch(s->listener, s);
+	if (probe(s, to))
+		become_plain(s, "tcp: the daemon cannot be asked");
+}
+
 /* Offers the connection that fd is about to make. false: it remains TCP. */
 bool offer(int fd, struct sock **made, const union address *to) {
 	const char *peer = map_peer(to, address_port(to));
@@ -88,19 +102,13 @@ bool offer(int fd, struct sock **made, const union address *to) {
 		return false;
 	*made = s;
 	s->peer = peer;
-	s->target = target;
+	s->kept.target = target;
 	s->until = now + VERDICT;
 	name_offer(s, &from, to);
-	if (offer_service(s)) {
-		char text[256];
-		snprintf(text, sizeof text, "tcp: %s", edge_detail());
-		become_plain(s, text);
-		return true;
-	}
-	edge_listener_watch(s->listener, s);
-	sock_decide(s);
-	if (probe(s, to))
-		become_plain(s, "tcp: the daemon cannot be asked");
+	if (!rest_reuse(s))
+		offer_service_to(s, to);
+	if (s->state == OFFERED)
+		sock_decide(s);
 	return true;
 }
 
@@ -152,12 +160,15 @@ static bool dialled_by_peer(struct sock *s) {
 	while (edge_listener_next(s->listener, &r, 0) == 0) {
 		if (!is_acceptor(s, r)) {
 			edge_request_refuse(r, "show the nonce of the probe");
-		} else if (edge_request_accept_stream(r, &s->stream) == 0) {
+			continue;
+		}
+		uint32_t uid;
+		s->kept.fresh = edge_request_user(r, &uid) ? 0 : now_ns() + FRESH; /* of this host: by the kernel's word, each */
+		if (edge_request_accept_stream(r, &s->stream) == 0) {
 			edge_stream_watch(s->stream, s); /* once: it says that something changed */
 			return true;
-		} else {
-			s->stream = NULL;
 		}
+		s->stream = NULL;
 	}
 	return false;
 }
@@ -177,7 +188,45 @@ static bool look_at_connection(struct sock *s) {
 	return s->state == OFFERED;
 }
 
+/* TCP has its end, and no bytes: the other side may have taken the stream, and closed it, which we hear later. */
+static bool only_ended(const struct sock *s) {
+	char byte;
+	return !(s->tcp.arrived & (EPOLLERR | EPOLLHUP)) && s->fd >= 0 &&
+	       real.recv(own_number(s->fd), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+/* The other side has not taken the stream that we began on a connection that it knows: perhaps it cannot any more. */
+static void look_at_begun(struct sock *s) {
+	union address from, to;
+	int err = edge_stream_wait(s->stream, 0);
+	if (err == EDGE_ERR_AGAIN) {
+		if (s->tcp.arrived & EPOLLRDHUP && only_ended(s))
+			watch_tcp(s, s->tcp.arrived = 0);
+		if (!look_at_connection(s))
+			return;
+		if (s->connecting)
+			s->until = now_ns() + VERDICT;
+		else if (now_ns() >= s->until)
+			become_plain(s, "tcp: not taken in time");
+		return;
+	}
+	s->kept.begun = false;
+	if (err == 0) {
+		when_ready(s);
+		return;
+	}
+	s->kept.again = false;
+	edge_stream_close(s->stream, 0);
+	s->stream = NULL;
+	if (split(s->tuple, &from, &to))
+		offer_service_to(s, &to);
+}
+
 void look_at_offer(struct sock *s) {
+	if (s->kept.begun) {
+		look_at_begun(s);
+		return;
+	}
 	if (s->stream) {
 		int err = edge_stream_wait(s->stream, 0);
 		if (err && err != EDGE_ERR_AGAIN)

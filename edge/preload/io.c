@@ -350,6 +350,13 @@ static ssize_t give(struct sock *s, struct source *from, size_t at, size_t n) {
 	return r;
 }
 
+/* The other side has closed the socket with everything read. TCP takes what is written then, and learns by it that
+ * nobody reads it; so only the next call fails. */
+static bool taken_in_vain(struct sock *s, ssize_t r) {
+	return r == EDGE_ERR_RESET && s->state == STREAM && edge_stream_error(s->stream) == 0 &&
+	       !atomic_exchange(&s->broken, true);
+}
+
 static ssize_t transmit_from(struct sock *s, int fd, struct source *from, size_t n, int flags) {
 	size_t sent = 0;
 	int64_t until = 0;
@@ -364,6 +371,8 @@ static ssize_t transmit_from(struct sock *s, int fd, struct source *from, size_t
 			sent += (size_t)r;
 			continue;
 		}
+		if (sent == 0 && taken_in_vain(s, r))
+			return (ssize_t)n;
 		if (r < 0 && r != EDGE_ERR_AGAIN) {
 			int err = sent ? 0 : broken(s, (int)r);
 			if (err == 0 || err == EPIPE)

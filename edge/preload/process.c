@@ -75,6 +75,7 @@ static void before_fork(void) {
 	enter();
 	share_tidy();
 	pthread_mutex_lock(&guard);
+	rest_close_accepted();
 	share_before_fork();
 }
 
@@ -164,6 +165,7 @@ static void finish_process(void) {
 	lock();
 	share_close_all();
 	table_close_all();
+	rest_close_all();
 	edge_device_close(device, END_MS);
 	device = NULL;
 	hub = -1;

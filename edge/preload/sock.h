@@ -13,7 +13,8 @@
  *   socket     sock.c the table of descriptors; visit.c who is in the library; wait.c how a thread sleeps; direct.c how
  *              the daemon wakes it alone; waitset.c in what it sleeps if not; signals.c what interrupts it
  *   agreement  upgrade.c how both ends agree; connector.c, acceptor.c the ends; held.c what is written before;
- *              owner.c whose a socket of this host is; shared.c streams that parent and child have
+ *              rest.c streams that are used again; owner.c whose a socket of this host is; shared.c streams that
+ *              parent and child have
  *   set        epoll.c epoll; sets.c which descriptors are sets; poll.c poll and select
  *   call       calls.c connect, accept, close, dup, ...: what changes descriptors; io.c read, write and the like;
  *              file.c FILE; raw.c system calls that go past the C library's functions, io_uring; process.c beginning,
@@ -66,11 +67,21 @@ struct link;
 struct share;
 
 /* Of a socket that is DIALLING: what it waits for. */
-enum step { BEGUN, ASKS_PEER, ASKS_OWNER, WAITS, SHOWS };
+enum step { BEGUN, AWAITS, ASKS_PEER, ASKS_OWNER, WAITS, SHOWS };
 
 /* What dials of clause 20 say, and with it a nonce, or the secret of a listener, and the addresses. */
-enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'P', SHOWN = 'N', ASK = 'A' };
+enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'P', SHOWN = 'N', ASK = 'A',
+       AGAIN = 'B' };
 #define ELSEWHERE "nobody listens at that address" /* the refusal of a probe that is meant for a program not ours */
+
+/* What decides whether its stream can be used again (rest.c). */
+struct kept {
+	uint64_t target; /* of a connector: in the cache of verdicts. 0: of an acceptor */
+	int64_t fresh;   /* of a connector: until then who accepted counts as the owner of the port; 0: it does not */
+	bool again;      /* the stream is such a one, */
+	bool begun;      /* OFFERED: which the other side has not taken yet */
+	bool passed;     /* LISTENING: other processes may have it */
+};
 
 struct sock {
 	_Atomic int refs; /* descriptors, and calls under way; 0: free */
@@ -91,11 +102,11 @@ struct sock {
 	unsigned char secret[NONCE_SIZE]; /* LISTENING, ACCEPTED, DIALLING: of the listener, which its children have, too */
 	struct { char *bytes; uint32_t n, room; } held; /* written before the verdict; room 0: not known yet */
 	struct { struct sock *next, **at; } listed; /* LISTENING: in listeners */
+	struct kept kept;
 	_Atomic bool broken;     /* the stream failed, and the program was told */
 	_Atomic bool read_shut, write_shut;
 	int64_t until;           /* OFFERED, DIALLING: when TCP is used instead. LISTENING: when to ask the daemon again */
 	int64_t pause;           /* LISTENING: how long until then */
-	uint64_t target;         /* OFFERED: in the cache of verdicts */
 	const char *peer;
 	char service[65];
 	char tuple[128];         /* of addresses, which both sides must see alike */

@@ -93,6 +93,7 @@ void upgrade_after_fork(void) {
 	watched = 0;
 	looking = false;
 	acceptor_after_fork();
+	rest_after_fork();
 }
 
 /* --- names --- */
@@ -216,9 +217,17 @@ static void ask_hub(void) {
 			((struct sock *)e[i].data.ptr)->tcp.arrived |= e[i].events;
 }
 
+/* The program closes a socket for which the other side has begun a stream, perhaps: the end is on that. */
+static void closed_unused(struct sock *s) {
+	if (s->state == ACCEPTED && s->fd >= 0 && (rest_expected(s) || rest_begun(s)))
+		begin(s);
+}
+
 /* The hub knows it by its number, which is closed later. */
 void renumbered(struct sock *s, int fd) {
 	uint32_t what = s->tcp.watched;
+	if (fd < 0)
+		closed_unused(s);
 	unwatch_tcp(s);
 	if (fd < 0 && must_outlive(s))
 		fd = outlive(s);
@@ -253,7 +262,7 @@ void bound_stream(struct sock *s) {
 static void become_stream(struct sock *s) {
 	release_offer(s);
 	atomic_store(&s->state, STREAM);
-	say(s, "stream");
+	say(s, s->kept.again ? "stream, on a connection that was there" : "stream");
 	bound_stream(s);
 	if (s->write_shut)
 		edge_stream_shutdown(s->stream);
@@ -283,6 +292,7 @@ void become_plain(struct sock *s, const char *why) {
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
+	s->kept.begun = s->kept.again = false;
 	if (open && required) {
 		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);
@@ -319,6 +329,7 @@ static void look(void) {
 	if (looking)
 		return;
 	looking = true;
+	rest_look(now_ns());
 	ask_hub();
 	for (struct sock *s = undecided, *next; s; s = next) {
 		next = s->next;
@@ -341,7 +352,9 @@ static void take_changes(void) {
 	while ((n = edge_changed(device, what, 64)) > 0)
 		for (int i = 0; i < n; i++) {
 			struct sock *s = what[i];
-			if (s->state == LISTENING)
+			if (rest_is(s))
+				rest_changed(s);
+			else if (s->state == LISTENING)
 				answer_probes(s);
 			else
 				changed(s);
@@ -366,7 +379,7 @@ void progress(void) {
 }
 
 int64_t next_verdict(void) {
-	int64_t first = NEVER;
+	int64_t first = rest_next();
 	for (struct sock *s = undecided; s; s = s->next)
 		if (s->until < first)
 			first = s->until;
@@ -489,7 +502,8 @@ static void end_stream(struct sock *s) {
 		l = (struct linger){.l_onoff = 1};
 		real.setsockopt(own_number(s->fd), SOL_SOCKET, SO_LINGER, &l, sizeof l);
 	}
-	edge_stream_close(s->stream, -1);
+	if (abrupt || s->broken || !rest_keep(s))
+		edge_stream_close(s->stream, -1);
 }
 
 void finish(struct sock *s) {
@@ -497,7 +511,9 @@ void finish(struct sock *s) {
 	if (s->state == LISTENING) {
 		release_offer(s);
 		unlist(s);
+		rest_close_accepted();
 	}
+	closed_unused(s);
 	if (must_outlive(s) && !s->orphan)
 		renumbered(s, -1);
 	if (must_outlive(s) && s->orphan)

@@ -504,8 +504,12 @@ static void forked(char **arg)
 	char buf[8];
 	OK(edge_stream_dial(d, arg[0], arg[1], NULL, &s, WAIT));
 	OK(edge_register(d, 4096, &r, WAIT));
-	pid_t child = fork();
+	edge_word *word = edge_word_open(d);
+	CHECK(word != NULL);
+	edge_word_arm(d, word);
+	pid_t child = fork(); /* as a handler does that comes before the next line */
 	if (child == 0) {
+		IS(edge_word_sleep(word, INT64_MAX), 0);
 		IS(edge_stream_write(s, "x", 1, WAIT), EDGE_ERR_FORKED);
 		IS(edge_stream_read(s, buf, 1, WAIT), EDGE_ERR_FORKED);
 		IS(edge_region_error(r), EDGE_ERR_FORKED);

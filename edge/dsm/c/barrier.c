@@ -29,13 +29,14 @@ static void await_arrival(int q, int how)
 		net_next(&from, &note, q, true);
 		heed(from, note);
 	}
+	int first = q < conf.rank ? q : conf.rank, second = q < conf.rank ? conf.rank : q; /* both ranks say the same */
 	bool over = know.finished[q] && know.arrived[q] == know.barriers;
 	if (over != (how == NOTE_FINISHED))
-		fail("ranks %d and %d wait for different things: one of them has returned, the other is at a barrier", q,
-		     conf.rank);
+		fail("ranks %d and %d wait for different things: one of them has returned, the other is at a barrier", first,
+		     second);
 	size_t at = arrival_place(know.barriers, q);
 	if (load(at + 8) != mem.digest)
-		fail("ranks %d and %d have allocated differently", q, conf.rank);
+		fail("ranks %d and %d have allocated differently", first, second);
 	store(lay.released + 8 * (size_t)q, load(at));
 }
 

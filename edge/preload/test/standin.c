@@ -422,6 +422,13 @@ ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *,
 	return (ssize_t)done;
 }
 
+/* Here none can be used again. */
+int edge_stream_rest(edge_stream *s, int begins) { return (void)s, (void)begins, EDGE_ERR_BUSY; }
+int edge_stream_resting(edge_stream *s) { return (void)s, EDGE_ERR_AGAIN; }
+int edge_stream_begin(edge_stream *s, const void *data, size_t size) { return (void)s, (void)data, (void)size, EDGE_ERR_AGAIN; }
+size_t edge_stream_opening(edge_stream *s, void *to) { return (void)s, (void)to, 0; }
+int edge_stream_take(edge_stream *s) { return (void)s, EDGE_ERR_AGAIN; }
+
 int edge_stream_shutdown(edge_stream *s) { return shutdown(s->e.fd, SHUT_WR); }
 void edge_stream_reset(edge_stream *s) { (void)s; }
 void edge_stream_close(edge_stream *s, int ms) {

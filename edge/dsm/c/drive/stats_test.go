@@ -37,7 +37,9 @@ func TestStats(t *testing.T) {
 	must(t, err)
 	want := []string{"edge_dsm_faults_total", "edge_dsm_protects_total"}
 	for _, f := range families {
-		want = append(want, f.GetName())
+		if f.GetName() != "edge_dsm_pages_brought_total" { // in Go alone
+			want = append(want, f.GetName())
+		}
 	}
 	slices.Sort(want)
 	w, dir := newWorld(t, 2), t.TempDir()

@@ -1,0 +1,11 @@
+//go:build ctest
+
+package drive
+
+import "testing"
+
+// Streams one after the other on one connection, and peers that do not follow its rules.
+func TestStreamsRest(t *testing.T) {
+	a, _ := hosts(t)
+	startProgram(t, "rest", a.cfg.Socket, "rest").ends()
+}

@@ -1,0 +1,142 @@
+/*
+ * Connections one after the other, which may use one stream after the other (PROTOCOL clause 20.9).
+ *
+ *   again serve PORT MARK [forks]   serves until its standard input ends: each connection brings a head and bytes, which
+ *                                   go back behind the server's mark. A line "close" closes the listening socket.
+ *                                   forks: a child of its own serves each fifth connection
+ *   again ask ADDRESS PORT MARK N   N connections, up to 4 at a time; every byte and each mark are compared
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 300000, TOGETHER = 4 };
+
+#define CHECK(x) \
+	do { \
+		if (!(x)) { \
+			printf("FAIL: line %d: %s\n", __LINE__, #x); \
+			perror("errno"); \
+			exit(1); \
+		} \
+	} while (0)
+
+struct head { uint32_t serial, bytes; };
+static unsigned char bytes[MOST], back[MOST];
+
+static void take(int fd, void *p, size_t n) {
+	for (size_t got = 0; got < n;) {
+		ssize_t r = read(fd, (char *)p + got, n - got);
+		CHECK(r > 0);
+		got += (size_t)r;
+	}
+}
+
+static void give(int fd, const void *p, size_t n) {
+	for (size_t sent = 0; sent < n;) {
+		ssize_t r = write(fd, (const char *)p + sent, n - sent);
+		CHECK(r > 0);
+		sent += (size_t)r;
+	}
+}
+
+/* Of each third connection the server is the first to end. */
+static void serve_one(int fd, char mark) {
+	struct head h;
+	char rest;
+	take(fd, &h, sizeof h);
+	CHECK(h.bytes <= MOST);
+	take(fd, bytes, h.bytes);
+	give(fd, &mark, 1);
+	give(fd, &h, sizeof h);
+	give(fd, bytes, h.bytes);
+	if (h.serial % 3)
+		CHECK(read(fd, &rest, 1) == 0);
+	close(fd);
+}
+
+static int serve(int port, char mark, bool forks) {
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int l = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	signal(SIGCHLD, SIG_IGN);
+	CHECK(bind(l, (struct sockaddr *)&a, sizeof a) == 0 && listen(l, 64) == 0);
+	struct pollfd p[] = {{.fd = 0, .events = POLLIN}, {.fd = l, .events = POLLIN}};
+	for (int n = 0;; ) {
+		char line[16];
+		CHECK(poll(p, 2, -1) > 0);
+		if (p[1].revents && n++ >= 0) {
+			int fd = accept(l, NULL, NULL);
+			CHECK(fd >= 0);
+			if (forks && n % 5 == 0 && fork() == 0) {
+				close(l);
+				serve_one(fd, mark);
+				exit(0);
+			} else if (forks && n % 5 == 0) {
+				close(fd);
+			} else {
+				serve_one(fd, mark);
+			}
+			continue;
+		}
+		ssize_t r = read(0, line, sizeof line);
+		if (r <= 0)
+			return 0;
+		if (strncmp(line, "close", 5) == 0) {
+			close(l);
+			p[1].fd = -1;
+		}
+		puts("done");
+		fflush(stdout);
+	}
+}
+
+static int ask(const char *to, int port, char mark, int n) {
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	CHECK(inet_pton(AF_INET, to, &a.sin_addr) == 1);
+	for (int done = 0; done < n;) {
+		int fd[TOGETHER], some = 1 + done % TOGETHER < n - done ? 1 + done % TOGETHER : n - done;
+		struct head h[TOGETHER], b;
+		for (int i = 0; i < some; i++) {
+			uint32_t serial = (uint32_t)(done + i);
+			h[i] = (struct head){serial, serial % 10 ? serial * 13 % 2000 : serial * 997 % MOST};
+			CHECK((fd[i] = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+			CHECK(connect(fd[i], (struct sockaddr *)&a, sizeof a) == 0);
+		}
+		for (int i = 0; i < some; i++) {
+			char got, more;
+			for (size_t k = 0; k < h[i].bytes; k++)
+				bytes[k] = (unsigned char)(h[i].serial * 7 + k * 13 + k / 256);
+			give(fd[i], &h[i], sizeof h[i]);
+			give(fd[i], bytes, h[i].bytes);
+			take(fd[i], &got, 1);
+			CHECK(got == mark);
+			take(fd[i], &b, sizeof b);
+			CHECK(b.serial == h[i].serial && b.bytes == h[i].bytes);
+			take(fd[i], back, b.bytes);
+			CHECK(memcmp(bytes, back, b.bytes) == 0);
+			if (h[i].serial % 3 == 0)
+				CHECK(read(fd[i], &more, 1) == 0);
+			close(fd[i]);
+		}
+		done += some;
+	}
+	printf("%d connections\n", n);
+	return 0;
+}
+
+int main(int argc, char **argv) {
+	if (argc >= 4 && strcmp(argv[1], "serve") == 0)
+		return serve(atoi(argv[2]), *argv[3], argc > 4);
+	if (argc == 6 && strcmp(argv[1], "ask") == 0)
+		return ask(argv[2], atoi(argv[3]), *argv[4], atoi(argv[5]));
+	return 2;
+}
