@@ -1,8 +1,8 @@
 #!/bin/sh
 # figures.sh [NUMBER...]: measures anew what README.md, docs/PERFORMANCE.md and docs/PROGRAMS.md say about speed, each
 # figure by the command of its number there; without numbers those of README.md and docs/PERFORMANCE.md, in some 12
-# minutes. Results go to $OUT (out/figures-readme): N.txt has what was printed, N.json every measurement. p1 and p2 are
-# those of docs/PROGRAMS.md, as root, 3 and 2 minutes; they install the programs that they run. Let the machine do
+# minutes. Results go to $OUT (out/figures-readme): N.txt has what was printed, N.json every measurement. p1, p1u and p2
+# are those of docs/PROGRAMS.md, as root, 3, 3 and 2 minutes; they install the programs that they run. Let the machine do
 # nothing else: a warning in N.err says when it was busy. figures.sh tables and figures.sh goals measure
 # nothing: they print what is in $OUT as a table, edge beside raw sockets, TCP and TLS, and as ratios beside the goals.
 # figures.sh reach measures hosts beyond a router ($ROUNDS rounds, 5), as root, in some 4 minutes.
@@ -45,8 +45,11 @@ command_of() {
 run() {
 	began=$(date +%s)
 	case $1 in
-	p1) PIN=1 make -s -C edge/preload needs all >"$OUT/p1.log" 2>&1 &&
-		PIN=1 edge/preload/test/lab.sh out/preload bin edge/preload/test/measure.sh 3 >"$OUT/p1.txt" 2>"$OUT/p1.err" ;;
+	p1 | p1u) # each host on cores of its own, and both on all
+		pin=1
+		[ "$1" = p1 ] || pin=0
+		make -s -C edge/preload needs all >"$OUT/$1.log" 2>&1 && PIN=$pin edge/preload/test/lab.sh out/preload bin \
+			edge/preload/test/measure.sh 3 >"$OUT/$1.txt" 2>"$OUT/$1.err" ;;
 	p2) make -s -C edge/ofi measure >"$OUT/p2.txt" 2>"$OUT/p2.err" ;;
 	*)
 		line=$(command_of "$1") || { echo "figures.sh: no command has the number $1" >&2; exit 2; }

@@ -43,6 +43,7 @@ var allowed = map[string]string{
 	"edge/internal/inner":  "internal/ipc",
 	"edge/internal/memnet": "linkdrv linkdrv/linktest",
 	"edge/examples":        "edge",
+	"edge/preload/test":    "edge",
 	"internal/forward":     "edge",
 	// wire: an adversary makes frames
 	"bench/faults": "bench edge internal/identity internal/secure internal/lab internal/ipc internal/config " +

@@ -1,20 +1,11 @@
 #!/bin/sh
-# In the lab: programs that use descriptors in their own ways. Sets by several descriptors (Tokio), by io_uring where
-# that is to be had (Node), numbers of the program's choice (bash), another C library, and paths with a blank.
+# In the lab: programs that use descriptors in their own ways. Sets by io_uring where that is to be had (Node), numbers
+# of the program's choice (bash), another C library, and paths with a blank.
 set -eu
 export EDGE_RUN_LOG="$LAB_DIR/run.log"
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
 : >run.log
-fail() { echo "FAIL: $*"; tail -n 20 ./*.log; exit 1; }
-# streams KB COMMAND...: the command succeeds, and TCP carried at most so many kB meanwhile.
-streams() {
-	most=$1 before=$(over_tcp)
-	shift
-	"$@" || fail "$*"
-	carried=$(($(over_tcp) - before))
-	[ $carried -le "$most" ] || fail "$*: $carried kB over TCP"
-}
 
 echo "== descriptors, over TCP and over a daemon"
 a timeout 60 "$OUT/fds" || fail "fds over TCP"
@@ -28,19 +19,12 @@ echo "== threads that wait for streams of their own, over TCP and over a daemon"
 a timeout 60 "$OUT/words" || fail "words over TCP"
 EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 60 "$OUT/edge-run" "$OUT/words" || fail "words"
 
-echo "== Node: HTTP server and client"
 eb node "$HERE/node.js" serve 7201 &
 serving 7201
 begin=$(date +%s)
-streams 200 ea timeout 60 node "$HERE/node.js" 10.78.0.2 7201
+streams "Node: HTTP server and client" 200 ea timeout 60 node "$HERE/node.js" 10.78.0.2 7201
 [ $(($(date +%s) - begin)) -lt 10 ] || fail "Node waits"
 a timeout 60 node "$HERE/node.js" 10.78.0.2 7201 || fail "a plain client of Node under edge-run"
-
-echo "== Tokio: echo server and client"
-eb "$OUT/tokio/debug/echo" serve 10.78.0.2:7202 &
-serving 7202
-streams 200 ea timeout 60 "$OUT/tokio/debug/echo" 10.78.0.2:7202 3000000
-a timeout 60 "$OUT/tokio/debug/echo" 10.78.0.2:7202 300000 || fail "a plain client of Tokio under edge-run"
 
 echo "== bash: connections by redirection, at each number"
 eb redis-server --port 7203 --save "" --protected-mode no --logfile "$LAB_DIR/redis.log" &

@@ -6,6 +6,27 @@ ea() { EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=$MAP a "$OUT/edge-run" "$@"; }
 eb() { EDGE_SOCKET=$LAB_DIR/b.sock EDGE_RUN_MAP=$MAP b "$OUT/edge-run" "$@"; }
 # Bytes that came over TCP's link, in kB: of what a program did, little is left there when its connections are streams.
 over_tcp() { a cat /proc/net/dev | awk '$1 == "ip0:" { printf "%d\n", ($2 + $10) / 1000 }'; }
+fail() {
+	echo "FAIL: $*"
+	tail -n 20 ./*.log
+	exit 1
+}
+# little NAME KB COMMAND...: the command succeeds, and TCP carried at most so many kB meanwhile.
+little() {
+	name=$1 most=$2 before=$(over_tcp)
+	shift 2
+	echo "== $name"
+	"$@" || fail "$name: $*"
+	carried=$(($(over_tcp) - before))
+	[ $carried -le "$most" ] || fail "$name: $carried kB over TCP"
+}
+# The same, and the journal, run.log, says of more connections than before that they are streams.
+streams() {
+	had=$(became)
+	little "$@"
+	[ "$(became)" -gt "$had" ] || fail "$1: no connection became a stream"
+}
+became() { grep -c ": stream" run.log || :; }
 # Fails unless TCP connections between the hosts have the congestion control that TCP_CC names: it looks at one.
 congestion() {
 	b iperf3 -s -1 -p 5999 >/dev/null 2>&1 &
@@ -29,14 +50,15 @@ listening() { # port [host]
 		[ $i -lt 400 ] || { echo "nothing listens at $1"; return 1; }
 	done
 }
-# Waits until a program in b under edge-run takes connections: it offers its port when it first waits for them.
-serving() { # port
-	listening "$1"
-	offered "tcp/$1"
+# Waits until a program in b, or in another host, takes connections under edge-run: it offers its port when it first
+# waits for them.
+serving() { # port [host]
+	listening "$@"
+	offered "tcp/$1" "${2:-b}"
 }
-offered() { # service of b
+offered() { # service [host]
 	i=0
-	until b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q "\"$1\""; do
+	until b "$BIN/edgectl" -s "$LAB_DIR/${2:-b}.sock" -j client | grep -q "\"$1\""; do
 		sleep 0.05
 		i=$((i + 1))
 		[ $i -lt 400 ] || { echo "nobody offers $1"; return 1; }

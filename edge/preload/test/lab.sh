@@ -10,7 +10,8 @@ if [ -z "${LAB:-}" ]; then # everything ends with this process: namespaces, link
 	LAB=1 exec unshare --mount --net --pid --fork --kill-child --mount-proc "$0" "$OUT" "$BIN" "$@"
 fi
 DIR=$(mktemp -d /tmp/edge-preload.XXXXXX)
-trap 'rm -rf "$DIR"' EXIT
+# Programs that still run may write there meanwhile.
+trap 'for i in 1 2 3 4 5; do ! rm -rf "$DIR" 2>/dev/null || break; done' EXIT
 for h in a b; do
 	unshare --net sleep infinity & eval "pid_$h=$!"
 	until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done

@@ -3,7 +3,8 @@
 # turns, each round in the other order. It prints the median of the ratio of the rates, with its verdict, and of the
 # ratio of what a second of processor time of all programs and daemons did, which counts on a busy machine; then the
 # rates of each round. Names: iperf, redis, memcached, nginx, postgres; all, if none is given. TCP's congestion control
-# (TCP_CC, see lab.sh) is looked up in a connection and stands in each row.
+# (TCP_CC, see lab.sh) is looked up in a connection and stands in each row, as does whether each host has processors of
+# its own (PIN=1) and whether edge encrypts (SECURITY).
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
@@ -11,7 +12,10 @@ chmod 755 .
 rounds=${1:-5}
 [ $# = 0 ] || shift
 congestion
+placed=$([ -n "${PIN_A:-}" ] && echo pinned || echo unpinned)
+sealed=${SECURITY:-encrypted}
 gbits() { awk '/receiver$/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /bits\/sec/) s = $i * ($(i + 1) ~ /^G/ ? 1000 : 1) } END { print s }'; }
+bothways() { awk '/receiver$/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /bits\/sec/) s += $i } END { print s }'; }
 rate() { tr '\r' '\n' | awk '/requests per/ { s = $2 } END { print s }'; }
 wrks() { awk '/^Requests\/sec/ { s = $2 } END { print s }'; }
 last() { tail -1; }
@@ -40,7 +44,7 @@ row() {
 				printf " %s (%s to %s)", r[m], r[1], r[NR]
 				if (k == 1) printf ", %s; by processor time", (r[m] >= goal ? "reached" : "below " goal)
 			}'
-	done | awk -v n="$1" '{ printf "%-46s%s\n", n, $0 }'
+	done | awk -v n="$1" '{ printf "%-66s%s\n", n, $0 }'
 }
 # compare NAME FILTER PORT COMMAND...: of a command with @ for the port. tls is the command over TLS; empty: none. goal is
 # of the rate over TCP.
@@ -57,8 +61,8 @@ compare() {
 		echo "$t $e $s"
 		i=$((i + 1))
 	done >round.out
-	row "$name, of TCP $TCP_CC" "$goal" 1
-	[ -z "$tls" ] || row "$name, of TLS over it" 1.5 5
+	row "$name, $sealed, $placed, of TCP $TCP_CC" "$goal" 1
+	[ -z "$tls" ] || row "$name, $sealed, $placed, of TLS over it" 1.5 5
 	awk '{ print "   ", $1, $3, $5 }' round.out
 	tls= goal=1.0
 }
@@ -71,6 +75,7 @@ measure_iperf() {
 	for p in 6000 6100; do listening $p; done
 	compare "iperf3" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2
 	compare "iperf3 -P 8" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2 -P 8
+	compare "iperf3 --bidir" bothways 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2 --bidir
 }
 redis() { # NAME ARGUMENTS...
 	of=$1

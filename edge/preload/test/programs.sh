@@ -1,6 +1,7 @@
 #!/bin/sh
-# programs.sh [NAME...], in the lab: programs as they are, on both sides under edge-run. Each must do its work, and its bytes
-# must not have passed over TCP's link; then one side alone is under edge-run, which must work over TCP. Without names: all.
+# programs.sh [NAME...], in the lab: programs as they are, on both sides under edge-run. Each must do its work, and its
+# bytes must not have passed over TCP's link; then one side alone is under edge-run, which must work over TCP. Without
+# names: all.
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
@@ -8,20 +9,6 @@ chmod 755 .
 export EDGE_RUN_LOG="$LAB_DIR/run.log"
 : >run.log
 chmod 666 run.log
-fail() {
-	echo "FAIL: $*"
-	tail -n 20 ./*.log
-	exit 1
-}
-# streams NAME KB COMMAND...: the command succeeds, and TCP carried at most so many kB meanwhile.
-streams() {
-	name=$1 most=$2 before=$(over_tcp)
-	shift 2
-	echo "== $name"
-	"$@" || fail "$name: $*"
-	carried=$(($(over_tcp) - before))
-	[ $carried -le "$most" ] || fail "$name: $carried kB over TCP"
-}
 as_postgres() { setpriv --reuid postgres --regid postgres --clear-groups "$@"; }
 head -c 20000000 /dev/urandom >big
 echo small >small
@@ -71,7 +58,7 @@ try_nginx() {
 	eb nginx -p ng -c "$LAB_DIR/ng/nginx.conf"
 	serving 6003
 	url=http://10.78.0.2:6003
-	curl_big() { "$@" timeout 60 curl -s $url/big | cmp - big; }
+	curl_big() { "$1" timeout 60 curl -s "${2:-$url}/big" | cmp - big; } # HOW [URL]
 	streams "nginx, curl" 200 curl_big ea
 }
 
@@ -82,7 +69,7 @@ try_load() {
 	streams "nginx, wrk" 400 sh -c '. "$HERE/hosts.sh"; ea timeout 60 wrk -t 2 -c 16 -d 1 http://10.78.0.2:6003/small | tee wrk.out | grep Requests/sec && ! grep "Socket errors" wrk.out'
 }
 
-# Its clients are on its own host, its server is nginx in b.
+# In a, with clients in both hosts and nginx in b, whose health it checks.
 try_haproxy() {
 	cat >haproxy.cfg <<-T
 		defaults
@@ -92,12 +79,18 @@ try_haproxy() {
 			timeout server 60s
 		listen web
 			bind 10.78.0.1:6007
-			server one 10.78.0.2:6003
+			server one 10.78.0.2:6003 check inter 100ms
 	T
 	ea haproxy -db -f haproxy.cfg >haproxy.log 2>&1 &
-	listening 6007 a
-	proxied() { a timeout 60 curl -s http://10.78.0.1:6007/big | cmp - big; }
-	streams "haproxy, curl" 200 proxied
+	serving 6007 a
+	proxy=http://10.78.0.1:6007
+	streams "haproxy before nginx, curl in its host" 200 curl_big a $proxy
+	streams "haproxy before nginx, curl in the other host" 400 curl_big eb $proxy
+	proxied() {
+		eb timeout 60 ab -q -n 300 -c 8 $proxy/small >ab.out && grep -q "Failed requests: *0" ab.out &&
+			! grep -q DOWN haproxy.log
+	}
+	streams "haproxy before nginx, ab" 1600 proxied
 }
 
 # Programs that cannot be preloaded, as all of Go.
@@ -114,11 +107,12 @@ try_forward() {
 	forward etcd 6008
 	etcdctl() { ETCDCTL_API=3 a timeout 60 etcdctl --endpoints http://127.0.0.1:6008 "$@"; }
 	etcd() { etcdctl put key value && [ "$(etcdctl get --print-value-only key)" = value ]; }
-	streams "forwarders, etcd" 50 etcd
+	little "forwarders, etcd" 50 etcd
 	b nats-server -a 127.0.0.1 -p 6010 >nats.log 2>&1 &
 	listening 6010
 	forward nats 6010
-	streams "forwarders, nats-server" 50 a timeout 60 python3 "$HERE/nats.py" 6010
+	EDGE_SOCKET=$LAB_DIR/a.sock little "forwarders and net.Conn, nats-server" 50 \
+		a timeout 60 "$OUT/nats" b nats 127.0.0.1:6010
 }
 
 try_postgres() {
@@ -137,15 +131,78 @@ try_postgres() {
 	streams "postgres, pgbench -C" 800 tps -C -S
 }
 
+# Their servers hand sockets that they have used to other processes, and stay with TCP (EDGE_RUN_SKIP), as the clients do.
 try_ssh() {
-	echo "== ssh, whose server hands its socket on and stays with TCP"
 	for k in host user; do ssh-keygen -q -t ed25519 -N "" -f $k.key; done
 	mkdir -p /run/sshd
-	eb /usr/sbin/sshd -D -e -p 6005 -h "$LAB_DIR/host.key" -o AuthorizedKeysFile="$LAB_DIR/user.key.pub" -o StrictModes=no \
-		-o UsePAM=no -f /dev/null 2>sshd.log &
+	eb /usr/sbin/sshd -D -e -p 6005 -h "$LAB_DIR/host.key" -o AuthorizedKeysFile="$LAB_DIR/user.key.pub" \
+		-o StrictModes=no -o UsePAM=no -o Subsystem="sftp internal-sftp" -f /dev/null 2>sshd.log &
 	listening 6005
-	ea timeout 60 ssh -i user.key -p 6005 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
-		root@10.78.0.2 cat <big | cmp - big || fail ssh
+	by="-i $LAB_DIR/user.key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+	echo "== ssh, scp, sftp, rsync by ssh, over TCP"
+	ea timeout 60 ssh $by -p 6005 root@10.78.0.2 cat <big | cmp - big || fail ssh
+	ea timeout 60 scp -q $by -P 6005 big root@10.78.0.2:"$LAB_DIR/scp.got" || fail scp
+	printf 'put big sftp.got\nget sftp.got sftp.back\n' |
+		ea timeout 60 sftp -q $by -P 6005 -b - root@10.78.0.2:"$LAB_DIR" >sftp.log || fail sftp
+	ea timeout 60 rsync -e "ssh $by -p 6005" big root@10.78.0.2:"$LAB_DIR/rsync.got" || fail "rsync by ssh"
+	for got in scp.got sftp.got sftp.back rsync.got; do cmp $got big || fail $got; done
+}
+
+# It shares used sockets with its children: over TCP by default, and on streams of parent and child when nothing is left
+# alone.
+try_rsync() {
+	mkdir -p tree
+	for i in $(seq 200); do head -c $((i * 997)) big >tree/$i; done
+	printf 'use chroot = no\nuid = root\n[lab]\npath = %s\nread only = no\n' "$LAB_DIR" >rsyncd.conf
+	synced() { # PORT
+		ea timeout 60 rsync -a tree big "rsync://10.78.0.2:$1/lab/up$1/" &&
+			ea timeout 60 rsync -a "rsync://10.78.0.2:$1/lab/up$1/" "back$1/" &&
+			diff -r tree "back$1/tree" && cmp big "back$1/big"
+	}
+	daemon() { # PORT
+		eb rsync --daemon --no-detach --address=10.78.0.2 --port="$1" --config=rsyncd.conf --log-file=rsync.log &
+	}
+	daemon 6011
+	listening 6011
+	echo "== rsync and its daemon, over TCP"
+	synced 6011 || fail "rsync over TCP"
+	export EDGE_RUN_SKIP=none
+	daemon 6014
+	serving 6014
+	streams "rsync and its daemon, on streams" 400 synced 6014
+	unset EDGE_RUN_SKIP
+}
+
+# One session makes, reads and changes a node that it watches.
+try_zookeeper() {
+	printf 'tickTime=2000\ndataDir=%s/zk\nclientPort=6012\nclientPortAddress=10.78.0.2\nadmin.enableServer=false\n' \
+		"$LAB_DIR" >zoo.cfg
+	quick="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp /usr/share/java/zookeeper.jar"
+	eb java $quick org.apache.zookeeper.server.ZooKeeperServerMain zoo.cfg >zookeeper.log 2>&1 &
+	serving 6012
+	zk() {
+		printf 'create /edge one\nget -w /edge\nset /edge two\nget /edge\nquit\n' |
+			ea timeout 60 java $quick org.apache.zookeeper.ZooKeeperMain -server 10.78.0.2:6012 >zk.out 2>&1
+		grep -qx one zk.out && grep -qx two zk.out && grep -q "type:NodeDataChanged path:/edge" zk.out
+	}
+	streams "ZooKeeper, zkCli" 50 zk
+}
+
+# A server by Tokio that compiles for clients of its own host and keeps the results: the second client gets what it kept.
+try_sccache() {
+	echo 'int main(void) { return 7; }' >seven.c
+	own() {
+		SCCACHE_SERVER_PORT=6013 SCCACHE_DIR=$LAB_DIR/kept EDGE_SOCKET=$LAB_DIR/b.sock EDGE_RUN_MAP=127.0.0.1=b \
+			b timeout 60 "$OUT/edge-run" "$@"
+	}
+	own env SCCACHE_START_SERVER=1 SCCACHE_NO_DAEMON=1 sccache >sccache.log 2>&1 &
+	serving 6013
+	compiles() {
+		own sccache gcc -c seven.c -o one.o && own sccache gcc -c seven.c -o two.o && gcc -c seven.c -o three.o &&
+			cmp one.o two.o && cmp one.o three.o && own sccache --show-stats >sccache.out &&
+			grep -q "Cache hits  *1$" sccache.out
+	}
+	streams "sccache (Tokio)" 50 compiles
 }
 
 try_alone() {
@@ -158,6 +215,7 @@ try_alone() {
 	grep -q "tcp: nobody of ours listens" run.log || fail "the journal does not say why"
 }
 
-for name in ${*:-iperf redis memcached nginx load haproxy postgres ssh alone forward}; do "try_$name"; done
+all="iperf redis memcached nginx load haproxy postgres ssh rsync zookeeper sccache alone forward"
+for name in ${*:-$all}; do "try_$name"; done
 [ ! -e ng/pid ] || kill "$(cat ng/pid)"
 echo "programs: ok"

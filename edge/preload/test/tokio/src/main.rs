@@ -1,7 +1,9 @@
-//! An echo server and client by Tokio: `echo serve ADDRESS`, `echo ADDRESS BYTES`.
+//! An echo server and client by Tokio: `echo serve ADDRESS`, in threads that share a set, and `echo ADDRESS BYTES`, in
+//! one thread.
 use std::{env, io};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
 
 async fn serve(address: &str) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
@@ -28,10 +30,10 @@ async fn once(address: String, seed: u8, size: usize) -> io::Result<()> {
 
 fn main() -> io::Result<()> {
     let args: Vec<String> = env::args().collect();
-    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
-        if args[1] == "serve" {
-            return serve(&args[2]).await;
-        }
+    if args[1] == "serve" {
+        return Builder::new_multi_thread().worker_threads(3).enable_io().build()?.block_on(serve(&args[2]));
+    }
+    Builder::new_current_thread().enable_io().build()?.block_on(async {
         let size = args[2].parse().unwrap();
         let clients: Vec<_> = (0..4).map(|seed| tokio::spawn(once(args[1].clone(), seed, size))).collect();
         for c in clients {
