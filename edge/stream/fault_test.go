@@ -446,8 +446,8 @@ func TestCloseOfACutStreamAborts(t *testing.T) {
 	must(t, in.Close())
 }
 
-// A WriteRegion waits for its bytes to leave the caller's memory, for as long as the peer does not answer. CloseWrite and
-// Close wait for it no longer than they linger.
+// A WriteRegion waits for its bytes to leave the caller's memory, for as long as the peer does not answer. CloseWrite
+// and Close wait for it no longer than they linger.
 func TestCloseBesideALongWrite(t *testing.T) {
 	n := newStreamNet(t, Config{Linger: 20 * time.Millisecond})
 	out, in := n.mustPair(t)
