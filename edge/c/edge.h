@@ -548,6 +548,8 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 /* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for. The
  * peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
+
+#define EDGE_STREAM_OPENING 256 /* bytes */
 /* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up very many. Both
  * ends must do this; else the end of the other one shows as that of a stream. Not while another thread is in a call on
  * the stream.
@@ -559,7 +561,6 @@ EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
  * peer has taken it.
  * edge_stream_opening copies the bytes by which the peer has begun one to the caller's memory of EDGE_STREAM_OPENING and
  * returns how many; 0: it has not, or they were answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
-#define EDGE_STREAM_OPENING 256
 EDGE_API int edge_stream_rest(edge_stream *stream, int begins);
 EDGE_API int edge_stream_resting(edge_stream *stream);
 EDGE_API int edge_stream_begin(edge_stream *stream, const void *data, size_t size);

@@ -123,6 +123,15 @@ static bool may_put(const edge_stream *s)
 	return op_room(s->c, 1);
 }
 
+/* Forgets pieces that the transport needs no more. */
+static void reap(struct outbound *o)
+{
+	for (; o->flying > 0 && op_settled(&o->pieces[o->oldest].op); o->flying--) {
+		o->freed += o->pieces[o->oldest].n;
+		o->oldest = (o->oldest + 1) % PIECES;
+	}
+}
+
 /* How long the next piece can be: it passes neither what the peer's ring and the send buffer have room for, nor the
  * end of either, nor a quarter of either, so that pieces follow each other while earlier ones are read. */
 static size_t room(edge_stream *s)
@@ -131,10 +140,7 @@ static size_t room(edge_stream *s)
 	edge_remote *to = peer_ring(s);
 	if (to == NULL || s->region == NULL || s->rest.begun)
 		return 0;
-	for (; o->flying > 0 && op_settled(&o->pieces[o->oldest].op); o->flying--) {
-		o->freed += o->pieces[o->oldest].n;
-		o->oldest = (o->oldest + 1) % PIECES;
-	}
+	reap(o);
 	size_t ring = to->size, size = o->size;
 	size_t unread = o->sent - o->acked;
 	size_t open = o->bound > 0 ? least(ring, o->bound > ring / 4 ? o->bound : ring / 4) : ring;
@@ -307,6 +313,7 @@ static ssize_t put(const struct source *from, size_t at, char *to, size_t n)
 /* Whether stream_post would find room, for a piece of its own. */
 bool stream_may_post(edge_stream *s)
 {
+	reap(&s->out);
 	return peer_ring(s) != NULL && s->out.flying < PIECES && may_put(s);
 }
 

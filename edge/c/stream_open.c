@@ -164,7 +164,7 @@ static void exported(edge_device *d, struct call *call, int err, const union abi
 	edge_stream *s = call->obj;
 	s->c->work.calls--;
 	s->c->memory.exporting--;
-	if (err != 0)
+	if (err != 0 && err != EDGE_ERR_NO_CONN) /* its end, which is about to come, says why */
 		stream_cut(s, err);
 	stream_advance(s);
 }

@@ -58,6 +58,8 @@ bool rest_arrived(edge_stream *s, uint64_t count, uint32_t len)
 	}
 	if (count != 0 || len > EDGE_STREAM_OPENING || !(r->begun || waits(s)))
 		return false;
+	if (!r->begun && s->closed)
+		return true; /* it learns by our close */
 	if (r->begun)
 		r->begun = false;
 	else {

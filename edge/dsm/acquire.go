@@ -116,6 +116,9 @@ func (m *Memory) notices(q, n int, c *changes) bool {
 	}
 	for i := 0; i < n; {
 		runs := int(landed(i + 1))
+		if runs > n-i-2 {
+			broken(q, "its log changed while it was read")
+		}
 		for j := range runs {
 			entry := landed(i + 2 + j)
 			first, pages := entry>>32, entry&(1<<32-1)

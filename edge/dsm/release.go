@@ -34,13 +34,12 @@ func (m *Memory) carry(barrier bool) {
 		if m.away(int(p)) {
 			m.flush(int(p))
 		}
-		if barrier && m.follow.by[p] != 0 {
+		if alone := m.alone(int(p), m.rank); alone && barrier && m.follow.by[p] != 0 {
 			m.pack(int(p))
 		}
 	}
 	m.endRun()
 	for _, p := range m.dirty {
-		m.alone(int(p), m.rank)
 		m.set(int(p), int(p)+1, clean)
 	}
 	m.record()

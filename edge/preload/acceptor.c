@@ -320,14 +320,18 @@ static bool owner_of(int port) {
 }
 
 bool accepts_alone(int port) {
+	bool owner = false;
 	for (struct sock *l = listeners; l; l = l->listed.next) {
 		int reuse = 0;
 		socklen_t n = sizeof reuse;
-		if (l->listener && same_port(l, port))
-			return !l->kept.passed && l->waits &&
-			       real.getsockopt(own_number(l->fd), SOL_SOCKET, SO_REUSEPORT, &reuse, &n) == 0 && !reuse;
+		if (!same_port(l, port))
+			continue;
+		if (l->kept.passed || !l->waits ||
+		    real.getsockopt(own_number(l->fd), SOL_SOCKET, SO_REUSEPORT, &reuse, &n) != 0 || reuse)
+			return false;
+		owner = owner || l->listener;
 	}
-	return false;
+	return owner;
 }
 
 static bool dial_stream(struct sock *s) {

@@ -94,7 +94,8 @@ bool rest_keep(struct sock *s);           /* takes the stream of a socket that i
 bool rest_reuse(struct sock *s);          /* connector: gives s, which has its tuple, such a stream */
 bool rest_claim(struct sock *s);          /* acceptor: gives s the one that the other side has begun for it */
 bool rest_expected(const struct sock *s); /* acceptor: the other side may be about to, */
-bool rest_begun(const struct sock *s);    /* or has, */
+void rest_unused(const struct sock *s);   /* acceptor: that one is not taken */
+void rest_passed(struct sock *s);         /* another process gets the socket: a stream of it is not used again */
 bool rest_forsaken(void);                 /* or did so in vain, and offers its own now */
 bool rest_is(const void *context);        /* of edge_changed, which then goes to rest_changed */
 void rest_changed(void *context);

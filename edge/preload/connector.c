@@ -218,6 +218,8 @@ static void look_at_begun(struct sock *s) {
 	s->kept.again = false;
 	edge_stream_close(s->stream, 0);
 	s->stream = NULL;
+	if (!s->connecting)
+		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* only_ended may have ended that */
 	if (split(s->tuple, &from, &to))
 		offer_service_to(s, &to);
 }

@@ -371,7 +371,7 @@ static ssize_t transmit_from(struct sock *s, int fd, struct source *from, size_t
 			sent += (size_t)r;
 			continue;
 		}
-		if (sent == 0 && taken_in_vain(s, r))
+		if (sent == 0 && from->p && taken_in_vain(s, r))
 			return (ssize_t)n;
 		if (r < 0 && r != EDGE_ERR_AGAIN) {
 			int err = sent ? 0 : broken(s, (int)r);
@@ -469,8 +469,10 @@ static void send_rights(const struct msghdr *m) {
 		for (size_t i = 0; c->cmsg_type == SCM_RIGHTS && CMSG_LEN((i + 1) * sizeof one) <= c->cmsg_len; i++) {
 			memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
 			struct sock *s = sock_get(one);
-			if (s)
+			if (s) {
+				rest_passed(s);
 				sock_put(s);
+			}
 			else
 				twin_away(one);
 		}

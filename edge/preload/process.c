@@ -52,8 +52,10 @@ void inherit(int fd) {
 	}
 	lock();
 	struct sock *s = sock_new(fd, LISTENING);
-	if (s)
+	if (s) {
+		s->kept.passed = true;
 		list(s);
+	}
 	unlock();
 }
 

@@ -59,7 +59,7 @@ bool rest_keep(struct sock *s) {
 	int64_t now = now_ns();
 	bool connects = s->kept.target != 0;
 	struct rested *r = rests;
-	if (required || s->share || (connects ? now >= s->kept.fresh : !accepts_alone(port_of(s))))
+	if (!reuses || s->share || (connects ? now >= s->kept.fresh : !accepts_alone(port_of(s))))
 		return false;
 	if (!connects && strcmp(s->peer, edge_device_name(device)) == 0)
 		return false;
@@ -78,7 +78,7 @@ bool rest_keep(struct sock *s) {
 
 bool rest_reuse(struct sock *s) {
 	unsigned char data[MOST_DATA];
-	if (required || nrests == 0)
+	if (nrests == 0)
 		return false;
 	progress(); /* the other side's word may have come */
 	int64_t now = now_ns();
@@ -104,11 +104,10 @@ bool rest_expected(const struct sock *s) {
 	return false;
 }
 
-bool rest_begun(const struct sock *s) {
-	for (const struct rested *r = rests; nrests > 0 && r < rests + RESTS; r++)
+void rest_unused(const struct sock *s) {
+	for (struct rested *r = rests; nrests > 0 && r < rests + RESTS; r++)
 		if (r->claimed && strcmp(r->name, s->tuple) == 0 && strcmp(r->peer, s->peer) == 0)
-			return true;
-	return false;
+			drop(r);
 }
 
 /* Another program of the peer's host has begun a stream for the same connection: they are to show by the nonce whose it
@@ -156,7 +155,7 @@ static void opened(struct rested *r) {
 		return;
 	}
 	r->claimed = true;
-	r->until = now_ns() + AGE;
+	r->until = now_ns() + ANEW; /* the other side waits for longer, and begins anew then */
 }
 
 bool rest_is(const void *context) {
@@ -197,6 +196,16 @@ void rest_close_accepted(void) {
 			drop(r);
 			forsaken = now_ns() + ANEW;
 		}
+}
+
+void rest_passed(struct sock *s) {
+	lock();
+	if (s->state == LISTENING || s->state == ACCEPTED) {
+		for (struct sock *l = listeners; l; l = l->listed.next)
+			l->kept.passed = true;
+		rest_close_accepted();
+	}
+	unlock();
 }
 
 bool rest_forsaken(void) { return now_ns() < forsaken; }

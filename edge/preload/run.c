@@ -14,7 +14,7 @@
 
 #define BUFFER (512 << 10) /* of a stream, each way: programs expect the room that TCP gives them */
 
-bool active, required;
+bool active, required, reuses;
 const char *daemon_socket;
 uint32_t stream_buffer;
 static pid_t process_id;
@@ -64,6 +64,11 @@ static bool skipped(void) {
 	return false;
 }
 
+static bool is_set(const char *name) {
+	const char *value = secure_getenv(name);
+	return value && *value && strcmp(value, "0");
+}
+
 bool run_begin(void) {
 	if (skipped())
 		return false;
@@ -73,8 +78,8 @@ bool run_begin(void) {
 	journal = journal ? strdup(journal) : NULL;
 	daemon_socket = path ? strdup(path) : NULL;
 	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
-	const char *demand = secure_getenv("EDGE_RUN_REQUIRE");
-	required = demand && *demand && strcmp(demand, "0");
+	required = is_set("EDGE_RUN_REQUIRE");
+	reuses = is_set("EDGE_RUN_REUSE") && !required;
 	map_load(complain);
 	if (!map_empty())
 		return true;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 extern bool active;    /* this process takes part */
+extern bool reuses;    /* a connection may use the stream of one before it (rest.c) */
 extern bool required;  /* a connection that would go on over TCP ends instead */
 extern const char *daemon_socket; /* NULL: libedge's default */
 extern uint32_t stream_buffer;    /* bytes */

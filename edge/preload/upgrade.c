@@ -217,10 +217,11 @@ static void ask_hub(void) {
 			((struct sock *)e[i].data.ptr)->tcp.arrived |= e[i].events;
 }
 
-/* The program closes a socket for which the other side has begun a stream, perhaps: the end is on that. */
+/* The program closes a socket that it has not used: another process may have it. The stream that the other side has
+ * begun for it ends, so it asks for a new one, of whoever has the socket. */
 static void closed_unused(struct sock *s) {
-	if (s->state == ACCEPTED && s->fd >= 0 && (rest_expected(s) || rest_begun(s)))
-		begin(s);
+	if (s->state == ACCEPTED && s->fd >= 0)
+		rest_unused(s);
 }
 
 /* The hub knows it by its number, which is closed later. */
@@ -368,7 +369,7 @@ void progress(void) {
 	}
 	bool quiet = sleepers > 0 && lingerers == 0 && !woken && edge_device_arm(device);
 	woken = false;
-	if (quiet && !undecided)
+	if (quiet && !undecided && rest_next() > now_ns())
 		return; /* the device rings those who sleep, and has not; to poll it would take system calls */
 	do {
 		if (!quiet)

@@ -8,8 +8,8 @@
 void end_run(void)
 {
 	if (mem.to > mem.from) {
-		know.wrote |= (uint64_t)1 << mem.home_of;
 		net_write((int)mem.home_of, DATA, mem.from, mem.from, mem.to - mem.from, 0);
+		know.wrote |= (uint64_t)1 << mem.home_of; /* behind it: net_write may wait for all before, which clears it */
 		stats.runs++;
 		stats.bytes += mem.to - mem.from;
 	}
