@@ -18,7 +18,7 @@ func (a Array[T]) Prefetch(lo, hi int) {
 	}
 }
 
-// Follow asks that from the next Barrier on, what other ranks have changed of the pages of elements lo up to hi since
+// Follow asks that from the Barrier after the next on, what other ranks have changed of the pages of elements lo up to hi since
 // their last Unlock or Barrier comes with each Barrier, instead of being fetched after it. It is for elements that
 // this rank reads after most barriers and others write, such as the rows beside its own. It changes no result. A page
 // is fetched as without Follow if several ranks changed it, if its elements are not of 8 bytes or a multiple of that,

@@ -4,7 +4,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// state is what a page is at a rank that is not its home. At its home a page is never invalid, and needs no twin.
+// state is what a page is at a rank that is not its home. At its home a page is never invalid, and needs no twin
+// unless another rank follows it.
 type state uint8
 
 const (

@@ -33,7 +33,7 @@ static void received(struct work *w, const edge_completion *c)
 	struct qp *q = c->conn != NULL ? link_qp(c->conn) : NULL;
 	s->pending--;
 	recv_take(r, (struct pd *)s->srq.pd, c);
-	if (c->err == EDGE_ERR_QUOTA) { /* it is posted again, without pieces */
+	if (c->err == EDGE_ERR_QUOTA && s->queue != NULL) { /* it is posted again, without pieces */
 		if ((r->next = s->waiting) == NULL)
 			s->last_waiting = &r->next;
 		s->waiting = r;
@@ -148,11 +148,13 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	lock();
 	int err = s->users > 0 ? EBUSY : 0;
 	if (err == 0) {
-		s->waiting = NULL;
-		s->last_waiting = &s->waiting;
-		int closed = edge_queue_close(s->queue, ASK_MS);
-		if (closed == EDGE_ERR_BUSY)
+		if (edge_queue_close(s->queue, ASK_MS) == EDGE_ERR_BUSY) {
 			err = EBUSY; /* a connection is about to end */
+		} else {
+			s->queue = NULL; /* nothing is posted any more */
+			s->waiting = NULL;
+			s->last_waiting = &s->waiting;
+		}
 		int64_t until = now_ms() + ASK_MS;
 		while (err == 0 && s->pending > 0 && now_ms() < until) {
 			unlock();

@@ -147,6 +147,8 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 			link_join(q, v->request);
 		err = edge_request_accept(v->request, &g, n, &v->conn, ASK_MS);
 		v->request = NULL;
+		if (err != 0 && q != NULL)
+			q->link.served = false;
 		if (IS_UD(v) && (err == EDGE_ERR_RESET || err == EDGE_ERR_PEER_CLOSED))
 			err = 0; /* it has what it asked for, and left before we knew */
 	}

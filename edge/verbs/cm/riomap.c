@@ -300,8 +300,8 @@ void rio_free(struct rs *s)
 		if (!take_back(m))
 			say("mapped memory is not taken back from the peer");
 	}
-	for (int i = 0; io->parts != NULL && i < WINDOW; i++)
-		edge_op_wait(&io->op[i], FLY_MS);
+	for (int64_t until = now_ms() + FLY_MS, i = 0; io->parts != NULL && i < WINDOW; i++)
+		edge_op_wait(&io->op[i], until > now_ms() ? (int)(until - now_ms()) : 0);
 	if (io->parts != NULL)
 		edge_region_close(io->parts);
 	if (io->table != NULL)
