@@ -18,11 +18,11 @@ func (a Array[T]) Prefetch(lo, hi int) {
 	}
 }
 
-// Follow asks that from the Barrier after the next on, what other ranks have changed of the pages of elements lo up to hi since
-// their last Unlock or Barrier comes with each Barrier, instead of being fetched after it. It is for elements that
-// this rank reads after most barriers and others write, such as the rows beside its own. It changes no result. A page
-// is fetched as without Follow if several ranks changed it, if its elements are not of 8 bytes or a multiple of that,
-// or if one rank has more than 16 KiB to bring.
+// Follow asks that from the Barrier after the next on, what other ranks have changed of the pages of elements lo up
+// to hi since their last Unlock or Barrier comes with each Barrier, instead of being fetched after it. It is for
+// elements that this rank reads after most barriers and others write, such as the rows beside its own. It changes no
+// result. A page is fetched as without Follow if several ranks changed it, if its elements are not of 8 bytes or a
+// multiple of that, or if one rank has more than 16 KiB to bring.
 func (a Array[T]) Follow(lo, hi int) {
 	var t T
 	if a.check(lo, hi); lo < hi && a.m.net != nil {

@@ -289,8 +289,8 @@ func TestLitmus(t *testing.T) {
 }
 
 // A rank has a followed page dirty when it learns that it missed a log: the page is brought up to date and its twin
-// renewed, so the changes that it brings to the barrier are not all of them. Who follows the page must not take them for
-// all. The lock is held over the barrier: an Unlock between would tell of the page by itself.
+// renewed, so the changes that it brings to the barrier are not all of them. Who follows the page must not take them
+// for all. The lock is held over the barrier: an Unlock between would tell of the page by itself.
 func TestFollowedPageBesideALostLog(t *testing.T) {
 	for seed := range uint64(10) {
 		far := false // ranks take turns
