@@ -462,8 +462,8 @@ EDGE_API int edge_queue_serve(edge_queue *queue, edge_conn *conn, int timeout_ms
 /* Like edge_post of an EDGE_RECEIVE. */
 EDGE_API int edge_queue_post(edge_queue *queue, const edge_work *work, edge_op *op);
 /* Gives a connection that is asked for a buffer, or has it take from a queue, before it is accepted: its first message
- * finds one. When the request is refused, or its peer gives up, the buffers come back with an error and no conn. They need
- * EDGE_FEATURE_EARLY. */
+ * finds one. When the request is refused, or its peer gives up, the buffers come back with an error and no conn. They
+ * need EDGE_FEATURE_EARLY. */
 EDGE_API int edge_request_post(edge_request *request, const edge_work *work, edge_op *op);
 EDGE_API int edge_request_serve(edge_request *request, edge_queue *queue, int timeout_ms);
 /* Ends the queue and frees it; its buffers come back with EDGE_ERR_PEER_CLOSED. EDGE_ERR_BUSY: connections take from
@@ -550,7 +550,7 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
 
 #define EDGE_STREAM_OPENING 256 /* bytes */
-/* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up very many. Both
+/* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up many. Both
  * ends must do this; else the end of the other one shows as that of a stream. Not while another thread is in a call on
  * the stream.
  * edge_stream_rest ends the stream in both directions, as edge_stream_close does, but leaves it and its connection to the

@@ -279,8 +279,8 @@ func (s *Shard) credit(c *Client, e *ipc.SQE) error {
 	return nil
 }
 
-// aim has the entries of a connection wake the thread that sleeps on a word, or with 0 who waits for the doorbell, from
-// now on. It may sleep there already, and those of before woke others: it looks once more.
+// aim chooses which thread of the client the completions of a connection wake from now on: the one that sleeps on a
+// word, or for 0 the one that waits for the doorbell. That thread is woken once: earlier completions woke others.
 func (s *Shard) aim(c *Client, e *ipc.SQE) error {
 	cn := c.lookup(e.Conn)
 	if cn == nil {

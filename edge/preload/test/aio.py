@@ -1,5 +1,5 @@
 """Python's asyncio: aio.py serve ADDRESS PORT, an echo server, with an HTTP server by aiohttp at the next port, whose
-/ echoes what is posted. aio.py ADDRESS PORT: 100 clients at a time of the first, each byte compared, then 100 requests
+/ echoes what is posted. aio.py ADDRESS PORT: 100 clients of the first, 20 at a time, each byte compared; 100 requests
 to the second over connections that are kept."""
 import asyncio
 import random
@@ -54,7 +54,12 @@ async def request(session, url, seed):
 
 
 async def clients(address, port):
-    await asyncio.gather(*(client(address, port, i) for i in range(100)))
+    few = asyncio.Semaphore(20)  # all at once would be decided at once, within two seconds on a busy machine, too
+
+    async def turn(seed):
+        async with few:
+            await client(address, port, seed)
+    await asyncio.gather(*(turn(i) for i in range(100)))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as session:
         await asyncio.gather(*(request(session, f"http://{address}:{port + 1}/", i) for i in range(100)))
     print(f"100 connections, {SIZE} bytes there and back; 100 requests")

@@ -192,7 +192,7 @@ func (e *Endpoint) Refuse(now mono.Time, id ConnID, reason string) {
 	}
 }
 
-// refuse has the peer told, and gives back the buffers of one that its owner had.
+// refuse tells the peer why, and returns the buffers that the connection was given to their owner.
 func (c *Conn) refuse(now mono.Time, st abi.Status, reason string) {
 	c.flush(now, abi.StatusAborted)
 	c.state, c.status, c.text = connLast, st, reason[:min(len(reason), wire.MaxText)]

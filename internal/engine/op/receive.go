@@ -97,8 +97,8 @@ func (c *Conn) onWant(now mono.Time, number uint32) {
 	}
 }
 
-// tellCredit has the peer told of new buffers: with the next acknowledgement, or at once if it has none left; behind
-// the Accept, if it waits for that.
+// tellCredit tells the peer of new buffers: with the next acknowledgement, or at once if the peer has none left. A
+// connection that is not accepted yet tells it behind the Accept.
 func (c *Conn) tellCredit(now mono.Time) {
 	if urgent := c.msgs.in.Owe(); c.state == connIncoming {
 		return
