@@ -54,7 +54,7 @@ async def request(session, url, seed):
 
 
 async def clients(address, port):
-    few = asyncio.Semaphore(20)  # all at once would be decided at once, within two seconds on a busy machine, too
+    few = asyncio.Semaphore(20)  # of 100 at once a busy machine decides some too late: they stay with TCP
 
     async def turn(seed):
         async with few:
