@@ -12,15 +12,18 @@ import (
 )
 
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
-// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. One that took
-// long is rung on a goroutine of its own for longShare times as long. Where the client shares the core it may run
-// before the call returns, which is no time of the call's: after one that seemed long the thread's own time counts, for
-// longShare times as long: to read it is a system call.
+// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. A client whose
+// long rings take more than a debtShare-th of the time is rung on a goroutine of its own, for longShare times as long as
+// the latest took. A single one says nothing: an interrupt, or a hypervisor that takes the processor, counts as the
+// thread's own time. Where the client shares the core it may run before the call returns, which is no time of the
+// call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it is a system
+// call.
 type ringer struct {
 	bell   *ipc.Doorbell
 	rings  *ipc.Rings    // for its words
 	owed   owed          // what the next ring is
 	doubt  mono.Time     // until then the thread's own time counts: a ring seemed long
+	debt   debt          // of its long rings
 	shares bool          // the client seems to run on the shard's core
 	waits  bool          // among clientSet.bells
 	wakes  bool          // among clientSet.woken
@@ -52,6 +55,24 @@ const (
 	longRing  = 100 * time.Microsecond
 	longShare = 1000
 )
+
+// debt is what long rings of a client took beyond its share of the shard's time.
+type debt struct {
+	owed time.Duration
+	at   mono.Time // as of
+}
+
+const (
+	debtShare = 100
+	mostDebt  = time.Millisecond
+)
+
+// tooMuch adds a long ring, and reports whether the client owes more than mostDebt.
+func (d *debt) tooMuch(now mono.Time, took time.Duration) bool {
+	d.owed = max(0, d.owed-now.Sub(d.at)/debtShare) + took
+	d.at = now
+	return d.owed > mostDebt
+}
 
 // ring is the shard's. It returns how many calls it made.
 func (r *ringer) ring() (calls uint64) {
@@ -87,7 +108,7 @@ func (r *ringer) ring() (calls uint64) {
 	if from < r.doubt {
 		r.looks++
 		used := min(took, threadTime()-own) // at most what it took: a driver may have changed threads meanwhile
-		if used > longRing {
+		if used > longRing && r.debt.tooMuch(from, used) {
 			r.long(from, used)
 		}
 	}

@@ -91,6 +91,32 @@ func TestClientThatWaitsVeryOften(t *testing.T) {
 	watcher.Close()
 }
 
+// Long rings that come now and then, as interrupts make them, are within a client's share; as often as that they are not.
+func TestRingsWithinTheirShare(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		took  time.Duration
+		every time.Duration
+		want  int // of a hundred, the first that is too much; 0: none
+	}{
+		{"a hundredth of the time", 150 * time.Microsecond, 15 * time.Millisecond, 0},
+		{"twice that", 150 * time.Microsecond, 7500 * time.Microsecond, 13},
+		{"without a pause", 150 * time.Microsecond, 150 * time.Microsecond, 7},
+		{"one for long", 2 * time.Millisecond, time.Second, 1},
+	} {
+		var d debt
+		first := 0
+		for i := 1; i <= 100 && first == 0; i++ {
+			if d.tooMuch(mono.Time(i)*mono.Time(c.every), c.took) {
+				first = i
+			}
+		}
+		if first != c.want {
+			t.Errorf("%s: ring %d is too much, want %d", c.name, first, c.want)
+		}
+	}
+}
+
 // mostDescriptors lets this process have so many descriptors until the test ends, or as many as it may.
 func mostDescriptors(t *testing.T, want uint64) uint64 {
 	t.Helper()
