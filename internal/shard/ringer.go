@@ -12,10 +12,10 @@ import (
 )
 
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
-// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. A client whose
-// long rings take more than a debtShare-th of the time is rung on a goroutine of its own, for longShare times as long as
-// the latest took. A single one says nothing: an interrupt, or a hypervisor that takes the processor, counts as the
-// thread's own time. Where the client shares the core it may run before the call returns, which is no time of the
+// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. A client
+// whose long rings take more than a debtShare-th of the time is rung on a goroutine of its own, for longShare times as
+// long as the latest took. A single one says nothing: an interrupt, or a hypervisor that takes the processor, counts as
+// the thread's own time. Where the client shares the core it may run before the call returns, which is no time of the
 // call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it is a system
 // call.
 type ringer struct {

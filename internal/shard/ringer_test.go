@@ -91,7 +91,7 @@ func TestClientThatWaitsVeryOften(t *testing.T) {
 	watcher.Close()
 }
 
-// Long rings that come now and then, as interrupts make them, are within a client's share; as often as that they are not.
+// Long rings that come now and then, as interrupts make them, are within a client's share; more often they are not.
 func TestRingsWithinTheirShare(t *testing.T) {
 	for _, c := range []struct {
 		name  string

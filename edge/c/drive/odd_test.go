@@ -18,12 +18,6 @@ import (
 
 const unlisten, accept, featureMemory = 7, 8, 1
 
-// odd runs a role of odd.c at a host.
-func (h *host) odd(args ...string) *run {
-	h.t.Helper()
-	return startProgram(h.t, "odd", h.cfg.Socket, args...)
-}
-
 // rogues serves every client of the socket that it returns by a rogue.
 func rogues(t *testing.T, s spoil, seed int64) string {
 	t.Helper()
@@ -110,11 +104,17 @@ func TestBacklogGoesOn(t *testing.T) {
 func TestOddOrders(t *testing.T) {
 	a, _ := hosts(t)
 	for _, args := range [][]string{{"zero"}, {"lend"}, {"order", "30"}, {"forks", "200"}, {"loop", "5000"}, {"alone"},
-		{"dozes", "2000"}, {"blocks", "5000"}, {"leaves"}} {
+		{"dozes", "2000"}, {"blocks", "5000"}} {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {
 			startProgram(t, "odd", a.cfg.Socket, args...).ends()
 		})
 	}
+}
+
+// A connection's end that nobody waits for is an orderly one.
+func TestEndNobodyWaitsFor(t *testing.T) {
+	a, _ := hosts(t)
+	startProgram(t, "ends", a.cfg.Socket, "leaves").ends()
 }
 
 // A service that is closed while a new daemon is asked to offer it is withdrawn there, whatever the answer will be.
@@ -122,7 +122,7 @@ func TestListenerClosedAfterRestart(t *testing.T) {
 	t.Parallel()
 	var daemons atomic.Int32
 	withdrawn := make(chan bool, 1)
-	oddly(t, "withdraws", spoil{reply: func(_ *rogue, kind uint16, m []byte, fds []int) ([]byte, []int) {
+	startProgram(t, "ends", rogues(t, spoil{reply: func(_ *rogue, kind uint16, m []byte, fds []int) ([]byte, []int) {
 		switch {
 		case kind == hello:
 			daemons.Add(1)
@@ -132,7 +132,7 @@ func TestListenerClosedAfterRestart(t *testing.T) {
 			withdrawn <- true
 		}
 		return m, fds
-	}, after: later(register, func(r *rogue) { r.conn.Close() })})
+	}, after: later(register, func(r *rogue) { r.conn.Close() })}, 0), "withdraws").ends()
 	select {
 	case <-withdrawn:
 	case <-time.After(5 * time.Second):
@@ -143,18 +143,18 @@ func TestListenerClosedAfterRestart(t *testing.T) {
 func TestDaemonLostAfterListen(t *testing.T) {
 	t.Parallel()
 	var listens atomic.Int32
-	oddly(t, "answered", spoil{after: later(listen, func(r *rogue) {
+	startProgram(t, "ends", rogues(t, spoil{after: later(listen, func(r *rogue) {
 		if listens.Add(1)%2 == 1 {
 			r.conn.Close()
 		}
-	})}, "20")
+	})}, 0), "answered", "20").ends()
 }
 
 // A program that is in one call while the daemon restarts is told of both, the loss and the return.
 func TestRestartDuringACall(t *testing.T) {
 	a, b := hosts(t)
 	ctx := context.Background()
-	server := a.odd("blocked")
+	server := startProgram(t, "ends", a.cfg.Socket, "blocked")
 	server.says("ready")
 	a.stop()
 	a.start()

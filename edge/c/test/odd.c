@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "test.h"
+#include "roles.h"
 
 enum { PAGES = 2 * 4096, MANY = 4200 /* more than a peer may export at once */ };
 
@@ -149,28 +149,6 @@ static void silent(char **arg)
 }
 
 /* --- with a real one; the program is both ends of each connection --- */
-
-/* Of its own each time: the daemon takes back those of a device that was closed when it gets to it. */
-static const char *service(bool another)
-{
-	static char name[32];
-	static int n;
-	if (another)
-		snprintf(name, sizeof name, "odd/%d/%d", (int)getpid(), ++n);
-	return name;
-}
-
-static void meet(edge_device *from, edge_device *to, edge_listener *l, edge_conn **c, edge_conn **s)
-{
-	edge_request *r;
-	OK(edge_dial_start(from, edge_device_name(to), service(false), NULL, c, WAIT));
-	const char *dialled = edge_conn_peer(*c);
-	OK(edge_listener_next(l, &r, WAIT));
-	OK(edge_request_accept(r, NULL, 0, s, 0));
-	OK(edge_conn_wait(*c, WAIT));
-	CHECK(strcmp(dialled, edge_device_name(to)) == 0); /* still readable */
-	CHECK(strcmp(edge_conn_peer(*c), edge_device_name(to)) == 0);
-}
 
 /* What the daemon answers at once needs no time; and an end that was not waited for is found at the next call. */
 static void zero(char **arg)
@@ -566,123 +544,14 @@ static void alone(char **arg)
 	edge_device_close(b, 0);
 }
 
-/* An end that nobody waits for is an orderly one all the same, and goes on while the program does something else. */
-static void leaves(char **arg)
-{
-	(void)arg;
-	edge_device *a = open_device(64, EDGE_BLOCK), *b = open_device(64, EDGE_BLOCK);
-	edge_listener *l;
-	edge_conn *c[3], *s[3];
-	edge_region *r;
-	edge_op op;
-	edge_completion done;
-	edge_notification n;
-	edge_work w = { .kind = EDGE_SEND, .inline_data = "x", .inline_size = 1 };
-	OK(edge_listen(b, service(true), &l, WAIT));
-	OK(edge_register(b, 4096, &r, WAIT));
-	for (int i = 0; i < 3; i++) {
-		meet(a, b, l, &c[i], &s[i]);
-		OK(edge_post(c[i], &w, &op)); /* it waits for a buffer */
-		IS(edge_conn_close(c[i], 0), EDGE_ERR_AGAIN);
-		IS(edge_post(c[i], &w, NULL), EDGE_ERR_CLOSED);
-		IS(edge_conn_close(c[i], 0), EDGE_ERR_AGAIN);
-	}
-	edge_conn_free(c[0]); /* which does not wait either */
-	IS(edge_notify_wait(s[0], &n, WAIT), EDGE_ERR_RESET);
-	IS(edge_conn_close(c[1], 50), EDGE_ERR_TIMEOUT);
-	IS(edge_notify_wait(s[1], &n, WAIT), EDGE_ERR_RESET);
-	OK(edge_post(s[2], &(edge_work){ .kind = EDGE_RECEIVE, .local = r, .size = 8, .context = r }, NULL));
-	while (edge_conn_error(c[2]) == 0)
-		edge_device_poll(a);
-	IS(edge_completions_wait(b, &done, 1, WAIT), 1);
-	CHECK(done.err == 0 && done.size == 1);
-	IS(edge_notify_wait(s[2], &n, WAIT), EDGE_ERR_PEER_CLOSED);
-	CHECK(edge_op_done(&op));
-	OK(edge_op_error(&op));
-	IS(edge_conn_close(c[2], 0), 0);
-	IS(edge_conn_close(c[2], 0), EDGE_ERR_CLOSED);
-	edge_device_close(a, 0);
-	edge_device_close(b, 0);
-	for (int i = 0; i < 3; i++)
-		edge_conn_free(s[i]);
-	edge_conn_free(c[1]);
-	edge_conn_free(c[2]);
-}
-
-static int changes[2];
-
-static void on_change(void *arg, int err)
-{
-	CHECK(arg == changes && (err == 0) == (changes[0] > changes[1])); /* lost, then found */
-	changes[err == 0]++;
-}
-
-/* The daemon restarts while the program is in one call: it is told of both. */
-static void blocked(char **arg)
-{
-	(void)arg;
-	edge_device *d;
-	edge_config cfg = { .size = sizeof cfg, .wait = EDGE_BLOCK, .on_change = on_change, .arg = changes };
-	edge_listener *l;
-	edge_conn *c;
-	OK(edge_open(&d, &cfg, WAIT));
-	OK(edge_listen(d, "kept", &l, WAIT));
-	say("ready");
-	OK(edge_accept(l, &c, EDGE_FOREVER));
-	CHECK(changes[0] == 1 && changes[1] == 1);
-	edge_conn_free(c);
-	edge_device_close(d, 0);
-}
-
-/* A listener is closed while a new daemon is asked to offer its service. */
-static void withdraws(char **arg)
-{
-	(void)arg;
-	edge_device *d;
-	edge_config cfg = { .size = sizeof cfg, .queue_depth = 64, .on_change = on_change, .arg = changes };
-	edge_listener *l;
-	alarm(20);
-	OK(edge_open(&d, &cfg, WAIT));
-	OK(edge_listen(d, "kept", &l, WAIT));
-	edge_region *r;
-	IS(edge_register(d, 4096, &r, WAIT), EDGE_ERR_DAEMON_DOWN);
-	while (changes[1] == 0)
-		edge_device_poll(d);
-	edge_listener_close(l);
-	edge_device_close(d, 0);
-}
-
-/* The daemon is lost as soon as it has answered, so many times: the next one offers the service. */
-static void answered(char **arg)
-{
-	for (int i = 0; i < atoi(arg[0]); i++) {
-		edge_device *d = open_device(64, EDGE_BLOCK);
-		edge_listener *l;
-		alarm(10);
-		OK(edge_listen(d, "kept", &l, EDGE_FOREVER));
-		edge_listener_close(l);
-		edge_device_close(d, 0);
-	}
-}
-
-static const struct { const char *name; void (*run)(char **); int args; } roles[] = {
+static const role roles[] = {
 	{ "adopt", adopt, 0 }, { "scarce", scarce, 0 }, { "crowd", crowd, 0 }, { "silent", silent, 0 },
-	{ "opening", opening, 0 },
-	{ "dialling", dialling, 0 },
-	{ "zero", zero, 0 }, { "lend", lend, 0 }, { "order", order, 1 }, { "forks", forks, 1 }, { "blocked", blocked, 0 },
-	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "dozes", dozes, 1 }, { "leaves", leaves, 0 },
-	{ "withdraws", withdraws, 0 },
-	{ "answered", answered, 1 },
-	{ "blocks", blocks, 1 },
+	{ "opening", opening, 0 }, { "dialling", dialling, 0 },
+	{ "zero", zero, 0 }, { "lend", lend, 0 }, { "order", order, 1 }, { "forks", forks, 1 },
+	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "dozes", dozes, 1 }, { "blocks", blocks, 1 },
 };
 
 int main(int argc, char **argv)
 {
-	for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-		if (argc > 1 && strcmp(argv[1], roles[i].name) == 0 && argc == roles[i].args + 2) {
-			roles[i].run(argv + 2);
-			return 0;
-		}
-	fprintf(stderr, "odd: no such role\n");
-	return 2;
+	return play("odd", roles, sizeof roles / sizeof *roles, argc, argv);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../provider.h"
+#include "dice.h"
 #include "nomemory.h"
 
 #define WANT(x) do { if (!(x)) die(__LINE__, #x); } while (0)
@@ -23,7 +24,7 @@ enum { MEMORY = 5000, SLOTS = 64, INPUT = 1 << 16, MOVES = 300 };
 void __sanitizer_set_death_callback(void (*)(void));
 struct fi_provider *fi_prov_ini(void);
 
-static uint64_t seed, state;
+static uint64_t seed;
 
 static void say_seed(void)
 {
@@ -35,24 +36,6 @@ static void die(int line, const char *what)
 	fprintf(stderr, "FAIL: line %d: want %s\n", line, what);
 	say_seed();
 	exit(1);
-}
-
-static uint64_t any(void) /* splitmix64 */
-{
-	uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
-static uint64_t below(uint64_t n)
-{
-	return any() % n;
-}
-
-static bool once_in(uint64_t n)
-{
-	return below(n) == 0;
 }
 
 /* --- libedge, made up --- */
