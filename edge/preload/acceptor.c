@@ -19,6 +19,9 @@
 #define PAUSE (250 * MILLI)   /* between attempts to offer tcp/PORT, at first */
 #define PAUSE_MOST (8000 * MILLI)
 #define GRACE (20 * MILLI)    /* for a stream that is used again, before the other side is asked for an offer */
+#define LATE (250 * MILLI)    /* and before it counts that there is none: a frame was lost, or a host is busy, */
+#define MIXED (10000 * MILLI) /* but not this long after a peer's program that is not under edge-run had to wait so */
+#define STAYS (4000 * MILLI)  /* how long it counts that a connection is TCP's: longer than its connector waits */
 #define NONCE "nonce "
 
 /* The nonces that were heard, for each peer of the map: one that asks without end pushes out its own. */
@@ -37,10 +40,30 @@ static int nasks;
 
 struct sock *listeners; /* all that are LISTENING */
 
+static int64_t mixed; /* until then programs of peers are taken not to be late */
+
+/* Connections that stay with TCP, by hash of peer and tuple: the other side may have begun a stream for them, of which
+ * we hear too late. It learns by this that it need not wait (PROTOCOL 20.11). */
+enum { TCPS = 256 };
+static struct { uint64_t id; int64_t until; } tcps[TCPS];
+
 static uint64_t hash(const char *tuple) {
 	while (seed == 0 && getrandom(&seed, sizeof seed, 0) < 0)
 		;
 	return fold(seed, tuple, strlen(tuple));
+}
+
+static uint64_t hash_of(const char *peer, const char *tuple) { return fold(hash(tuple), peer, strlen(peer)); }
+
+void stays(const struct sock *s) {
+	uint64_t id = hash_of(s->peer, s->tuple);
+	tcps[id % TCPS].id = id;
+	tcps[id % TCPS].until = now_ns() + STAYS;
+}
+
+bool stayed(const char *peer, const char *tuple) {
+	uint64_t id = hash_of(peer, tuple);
+	return tcps[id % TCPS].id == id && now_ns() < tcps[id % TCPS].until;
 }
 
 static struct heard *heard_of(const char *peer, bool make) {
@@ -181,6 +204,10 @@ static void answer(edge_request *r) {
 		edge_request_refuse(r, ELSEWHERE);
 		return;
 	}
+	if (stayed(peer, tuple)) {
+		edge_request_refuse(r, SETTLED);
+		return;
+	}
 	hear(peer, tuple, data + 1);
 	edge_request_refuse(r, "connect by TCP, and offer a stream");
 }
@@ -303,6 +330,7 @@ void begin(struct sock *s) {
 	s->until = now_ns() + (DIAL_MS + 1000) * MILLI;
 	s->state = DIALLING;
 	s->step = BEGUN;
+	s->kept.late = now_ns() < mixed ? 0 : now_ns() + LATE;
 	sock_decide(s);
 }
 
@@ -394,6 +422,20 @@ static void await_begin(struct sock *s) {
 	watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* programs that are not under edge-run speak first, mostly */
 }
 
+/* That is no verdict while a stream may be begun instead. */
+static void not_offered(struct sock *s) {
+	bool expected = rest_expected(s);
+	int64_t now = now_ns();
+	if (rest_forsaken() || (expected && now < s->kept.late)) {
+		await_begin(s);
+		return;
+	}
+	if (expected)
+		mixed = now + MIXED;
+	stays(s);
+	become_plain(s, "tcp: not offered");
+}
+
 /* The answer to a question; AGAIN: none yet. */
 static void look_at_answer(struct sock *s) {
 	int err = edge_conn_wait(s->probe, 0);
@@ -406,15 +448,33 @@ static void look_at_answer(struct sock *s) {
 		dial_stream(s);
 	else if (err == EDGE_ERR_REFUSED && s->step == ASKS_PEER)
 		seek_nonce(s);
-	else if (err == EDGE_ERR_NO_SERVICE && s->step == ASKS_PEER && rest_forsaken())
-		await_begin(s);
+	else if (err == EDGE_ERR_NO_SERVICE && s->step == ASKS_PEER)
+		not_offered(s);
 	else
 		become_plain(s, err != EDGE_ERR_NO_SERVICE ? "tcp: its nonce is not known"
-		                : s->step == ASKS_PEER     ? "tcp: not offered"
 		                                           : "tcp: nobody offers the port any more");
 }
 
+/* The other side may give up the stream that we have taken until it hears of that: then both go on over TCP. A byte
+ * says that it does not (PROTOCOL 20.10). */
+static void look_at_taken(struct sock *s) {
+	char byte;
+	ssize_t n = edge_stream_read(s->stream, &byte, 1, 0);
+	if (n == 1) {
+		s->kept.begun = false;
+		when_ready(s);
+	} else if (n != EDGE_ERR_AGAIN) {
+		become_plain(s, "tcp: the other side gave the stream up");
+	} else if (tcp_used(s) || now_ns() >= s->until) {
+		become_plain(s, "tcp: the other side uses it");
+	}
+}
+
 void look_at_dial(struct sock *s) {
+	if (s->stream && s->kept.begun) {
+		look_at_taken(s);
+		return;
+	}
 	if (s->stream) {
 		int err = edge_stream_wait(s->stream, 0);
 		if (err == 0)
@@ -426,7 +486,8 @@ void look_at_dial(struct sock *s) {
 	if (heard_nonce(s->peer, s->tuple, s->nonce)) {
 		dial_stream(s);
 	} else if (rest_claim(s)) {
-		when_ready(s);
+		s->until = NEVER; /* the other side decides, and a program waits for it as over TCP */
+		look_at_taken(s);
 	} else if (s->tcp.arrived) {
 		become_plain(s, "tcp: the other side uses it");
 	} else if (s->step == BEGUN && rest_expected(s)) {

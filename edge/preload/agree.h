@@ -14,6 +14,10 @@ void finish(struct sock *s);              /* the last descriptor was closed; it 
 void upgrade_after_fork(void);
 int offer_service(struct sock *s);        /* s->service */
 bool watch_tcp(struct sock *s, uint32_t what); /* the hub tells of it, in arrived. false: it cannot */
+void unwatch_tcp(struct sock *s);
+/* Whether what arrived shows that TCP is used, or broken. Its end without bytes does not: the other side may have used
+ * a stream, and closed it, which we hear later. */
+bool tcp_used(struct sock *s);
 void bound_stream(struct sock *s);        /* SO_SNDBUF may have changed */
 /* Ends the TCP connection of the number fd (-1: none) and says why; s becomes FOREIGN, if it is not NULL. */
 void forbid(int fd, struct sock *s, const char *why);
@@ -55,6 +59,8 @@ void acceptor_after_fork(void);
 void begin(struct sock *s);               /* first use of an accepted socket */
 void adopt(int fd, bool nonblock, const struct sock *from); /* accepted; NULL: by another process. Unlocked */
 void look_at_dial(struct sock *s);
+void stays(const struct sock *s);         /* with TCP: whoever begins a stream for it learns that */
+bool stayed(const char *peer, const char *tuple);
 
 /* held.c, by guard */
 size_t held_room(struct sock *s);         /* bytes that can be kept */

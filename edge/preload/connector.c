@@ -130,10 +130,15 @@ void connected(struct sock *s) {
 	changed(s);
 }
 
+static bool refused_by(const edge_conn *probe, const char *words) {
+	const char *reason = edge_conn_reason(probe);
+	return reason && strstr(reason, words);
+}
+
 /* Whether the answer to a probe says that nobody of ours listens there. */
 static bool nobody(const edge_conn *probe, int err) {
 	if (err == EDGE_ERR_REFUSED)
-		return edge_conn_reason(probe) && strstr(edge_conn_reason(probe), ELSEWHERE);
+		return refused_by(probe, ELSEWHERE);
 	return err != 0 && err != EDGE_ERR_AGAIN && err != EDGE_ERR_LIMIT && err != EDGE_ERR_TIMEOUT;
 }
 
@@ -188,21 +193,12 @@ static bool look_at_connection(struct sock *s) {
 	return s->state == OFFERED;
 }
 
-/* TCP has its end, and no bytes: the other side may have taken the stream, and closed it, which we hear later. */
-static bool only_ended(const struct sock *s) {
-	char byte;
-	return !(s->tcp.arrived & (EPOLLERR | EPOLLHUP)) && s->fd >= 0 &&
-	       real.recv(own_number(s->fd), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
-}
-
 /* The other side has not taken the stream that we began on a connection that it knows: perhaps it cannot any more. */
 static void look_at_begun(struct sock *s) {
 	union address from, to;
 	int err = edge_stream_wait(s->stream, 0);
 	if (err == EDGE_ERR_AGAIN) {
-		if (s->tcp.arrived & EPOLLRDHUP && only_ended(s))
-			watch_tcp(s, s->tcp.arrived = 0);
-		if (!look_at_connection(s))
+		if ((s->connecting || s->fd < 0 || tcp_used(s)) && !look_at_connection(s))
 			return;
 		if (s->connecting)
 			s->until = now_ns() + VERDICT;
@@ -212,14 +208,18 @@ static void look_at_begun(struct sock *s) {
 	}
 	s->kept.begun = false;
 	if (err == 0) {
-		when_ready(s);
+		s->kept.confirms = true; /* PROTOCOL 20.10 */
+		if (edge_stream_error(s->stream)) /* before it knew that we use it: it goes on over TCP */
+			become_plain(s, "tcp: the other side gave up");
+		else
+			when_ready(s);
 		return;
 	}
 	s->kept.again = false;
 	edge_stream_close(s->stream, 0);
 	s->stream = NULL;
 	if (!s->connecting)
-		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* only_ended may have ended that */
+		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* tcp_used may have ended that */
 	if (split(s->tuple, &from, &to))
 		offer_service_to(s, &to);
 }
@@ -244,7 +244,7 @@ void look_at_offer(struct sock *s) {
 		return;
 	}
 	int answer = s->probe ? edge_conn_wait(s->probe, 0) : EDGE_ERR_AGAIN;
-	bool none = nobody(s->probe, answer);
+	bool none = nobody(s->probe, answer), settled = answer == EDGE_ERR_REFUSED && refused_by(s->probe, SETTLED);
 	if (s->probe && answer != EDGE_ERR_AGAIN) {
 		edge_conn_free(s->probe);
 		s->probe = NULL;
@@ -252,6 +252,8 @@ void look_at_offer(struct sock *s) {
 	if (none || edge_device_error(device)) {
 		remember(s);
 		become_plain(s, "tcp: nobody of ours listens");
+	} else if (settled) {
+		become_plain(s, "tcp: the other side uses it");
 	} else if (s->connecting) {
 		s->until = now_ns() + VERDICT; /* TCP is slow; the other side has not begun */
 	} else if (now_ns() >= s->until) {

@@ -3,7 +3,8 @@
  * its offer, its stream and its memory. So a stream that both programs ended well stays with the two processes, as
  * cold connections do in the DHL paper, and the connector's next connection to the same address takes it: it tells the
  * acceptor the addresses, by one message that leaves before TCP's first frame, and the acceptor answers when its
- * program uses the socket. Connections that carry many streams at once would cost the same message, but have one ring
+ * program uses the socket. The connector decides then, as it does of an offer: by the first byte on the stream the
+ * acceptor knows. Connections that carry many streams at once would cost the same message, but have one ring
  * for all of them: a program that does not read one would keep the others waiting.
  *
  * Nobody shows a nonce then: the other process is known to have been the owner of the port when the stream was
@@ -45,7 +46,7 @@ static void drop(struct rested *r) { edge_stream_close(release(r), -1); }
 
 static void give(struct sock *s, struct rested *r) {
 	s->stream = release(r);
-	s->kept.again = true;
+	s->kept.again = s->kept.begun = true;
 	edge_stream_watch(s->stream, s);
 }
 
@@ -55,17 +56,41 @@ static const char *aim_of(const char *tuple) {
 	return second ? second + 1 : "";
 }
 
+static int shares(const char *peer) {
+	int n = 0;
+	for (const struct rested *r = rests; r < rests + RESTS; r++)
+		n += r->stream && strcmp(r->peer, peer) == 0;
+	return n;
+}
+
+/* A place for a stream with a peer: a free one, or that of a peer that has more of them. NULL: there is none. */
+static struct rested *place(const char *peer) {
+	struct rested *most = NULL;
+	for (struct rested *r = rests; r < rests + RESTS; r++)
+		if (!r->stream)
+			return r;
+	int n = shares(peer) + 1;
+	for (struct rested *r = rests; r < rests + RESTS; r++) {
+		int has = strcmp(r->peer, peer) ? shares(r->peer) : 0;
+		if (has > n || (has == n && most && r->until < most->until)) {
+			n = has;
+			most = r;
+		}
+	}
+	if (most)
+		drop(most);
+	return most;
+}
+
 bool rest_keep(struct sock *s) {
 	int64_t now = now_ns();
 	bool connects = s->kept.target != 0;
-	struct rested *r = rests;
 	if (!reuses || s->share || (connects ? now >= s->kept.fresh : !accepts_alone(port_of(s))))
 		return false;
 	if (!connects && strcmp(s->peer, edge_device_name(device)) == 0)
 		return false;
-	while (r < rests + RESTS && r->stream)
-		r++;
-	if (r == rests + RESTS || edge_stream_rest(s->stream, connects))
+	struct rested *r = place(s->peer);
+	if (!r || edge_stream_rest(s->stream, connects))
 		return false;
 	*r = (struct rested){.stream = s->stream, .peer = s->peer, .fresh = connects ? s->kept.fresh : 0};
 	r->until = connects ? r->fresh : now + AGE;
@@ -89,7 +114,6 @@ bool rest_reuse(struct sock *s) {
 			drop(r);
 			continue;
 		}
-		s->kept.begun = true;
 		s->kept.fresh = r->fresh;
 		give(s, r);
 		return true;
@@ -105,9 +129,14 @@ bool rest_expected(const struct sock *s) {
 }
 
 void rest_unused(const struct sock *s) {
+	bool begun = false;
 	for (struct rested *r = rests; nrests > 0 && r < rests + RESTS; r++)
-		if (r->claimed && strcmp(r->name, s->tuple) == 0 && strcmp(r->peer, s->peer) == 0)
+		if (r->claimed && strcmp(r->name, s->tuple) == 0 && strcmp(r->peer, s->peer) == 0) {
+			begun = true;
 			drop(r);
+		}
+	if (!begun && rest_expected(s))
+		stays(s);
 }
 
 /* Another program of the peer's host has begun a stream for the same connection: they are to show by the nonce whose it
@@ -150,7 +179,8 @@ static void opened(struct rested *r) {
 	if (good)
 		memcpy(r->name, data + head, n - head);
 	const char *peer = good && split(r->name, &from, &to) ? map_peer(&from, address_port(&to)) : NULL;
-	if (!peer || strcmp(peer, r->peer) || !covered(&to) || !accepts_alone(address_port(&to)) || disputed(r)) {
+	if (!peer || strcmp(peer, r->peer) || !covered(&to) || !accepts_alone(address_port(&to)) || disputed(r) ||
+	    stayed(peer, r->name)) {
 		drop(r);
 		return;
 	}

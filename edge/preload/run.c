@@ -64,9 +64,9 @@ static bool skipped(void) {
 	return false;
 }
 
-static bool is_set(const char *name) {
+static bool is_set(const char *name, bool unless) {
 	const char *value = secure_getenv(name);
-	return value && *value && strcmp(value, "0");
+	return value && *value ? strcmp(value, "0") != 0 : unless;
 }
 
 bool run_begin(void) {
@@ -78,8 +78,8 @@ bool run_begin(void) {
 	journal = journal ? strdup(journal) : NULL;
 	daemon_socket = path ? strdup(path) : NULL;
 	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
-	required = is_set("EDGE_RUN_REQUIRE");
-	reuses = is_set("EDGE_RUN_REUSE") && !required;
+	required = is_set("EDGE_RUN_REQUIRE", false);
+	reuses = is_set("EDGE_RUN_REUSE", true) && !required;
 	map_load(complain);
 	if (!map_empty())
 		return true;

@@ -70,16 +70,19 @@ struct share;
 enum step { BEGUN, AWAITS, ASKS_PEER, ASKS_OWNER, WAITS, SHOWS };
 
 /* What dials of clause 20 say, and with it a nonce, or the secret of a listener, and the addresses. */
-enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'P', SHOWN = 'N', ASK = 'A',
+enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'Q', SHOWN = 'N', ASK = 'A',
        AGAIN = 'B' };
-#define ELSEWHERE "nobody listens at that address" /* the refusal of a probe that is meant for a program not ours */
+#define ELSEWHERE "nobody listens at that address" /* the refusal of a probe that is meant for a program not ours, */
+#define SETTLED "that connection is TCP's"         /* and of one for a connection of ours that has its verdict */
 
 /* What decides whether its stream can be used again (rest.c). */
 struct kept {
 	uint64_t target; /* of a connector: in the cache of verdicts. 0: of an acceptor */
 	int64_t fresh;   /* of a connector: until then who accepted counts as the owner of the port; 0: it does not */
 	bool again;      /* the stream is such a one, */
-	bool begun;      /* OFFERED: which the other side has not taken yet */
+	bool begun;      /* OFFERED: which the other side has not taken yet. DIALLING: it may still give it up */
+	bool confirms;   /* OFFERED: the other side is to hear that we do not */
+	int64_t late;    /* DIALLING: until then it may begin a stream, though it offers none */
 	bool passed;     /* LISTENING: other processes may have it */
 };
 
@@ -100,7 +103,8 @@ struct sock {
 	struct { uint32_t watched, arrived; } tcp; /* what the hub watches of it, and what it said: bits of epoll */
 	unsigned char nonce[NONCE_SIZE];  /* OFFERED, DIALLING: of the probe */
 	unsigned char secret[NONCE_SIZE]; /* LISTENING, ACCEPTED, DIALLING: of the listener, which its children have, too */
-	struct { char *bytes; uint32_t n, room; } held; /* written before the verdict; room 0: not known yet */
+	struct { char *bytes; uint32_t n, room; bool gone; } held; /* written before the verdict; room 0: not known yet;
+	                                                            * gone: the stream has some of it already */
 	struct { struct sock *next, **at; } listed; /* LISTENING: in listeners */
 	struct kept kept;
 	_Atomic bool broken;     /* the stream failed, and the program was told */

@@ -200,12 +200,21 @@ bool watch_tcp(struct sock *s, uint32_t what) {
 	return ok;
 }
 
-static void unwatch_tcp(struct sock *s) {
+void unwatch_tcp(struct sock *s) {
 	if (!s->tcp.watched)
 		return;
 	own_epoll_ctl(hub, EPOLL_CTL_DEL, s->fd, NULL);
 	watched--;
 	s->tcp.watched = s->tcp.arrived = 0;
+}
+
+bool tcp_used(struct sock *s) {
+	char byte;
+	if (!(s->tcp.arrived & (EPOLLIN | EPOLLRDHUP)) || s->tcp.arrived & (EPOLLERR | EPOLLHUP) || s->fd < 0 ||
+	    real.recv(own_number(s->fd), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+		return s->tcp.arrived != 0;
+	unwatch_tcp(s); /* its end would be told of for ever */
+	return false;
 }
 
 /* The hub is readable as long as something is: what is not taken here comes the next time. */
@@ -293,7 +302,7 @@ void become_plain(struct sock *s, const char *why) {
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
-	s->kept.begun = s->kept.again = false;
+	s->kept.begun = s->kept.again = s->kept.confirms = false;
 	if (open && required) {
 		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);

@@ -1,11 +1,16 @@
 /*
  * Connections one after the other, which may use one stream after the other (PROTOCOL clause 20.9).
  *
- *   again serve PORT MARK [forks]   serves until its standard input ends: each connection brings a head and bytes, which
- *                                   go back behind the server's mark. A line "close" closes the listening socket.
- *                                   forks: a child of its own serves each fifth connection
- *   again ask ADDRESS PORT MARK N   N connections, up to 4 at a time; every byte and each mark are compared
+ *   again serve PORT MARK [HOW]     serves until its standard input ends: each connection brings a head and bytes,
+ *                                   which go back behind the server's mark. A line "close" closes the listening socket.
+ *                                   HOW is forks: a child of its own serves each fifth connection; waits: it listens
+ *                                   after a line; polls: it waits in poll, not in read
+ *   again ask ADDRESS PORT MARK N [MARK N]
+ *                                   N connections, up to 4 at a time; every byte and each mark are compared. After a
+ *                                   line on its standard input as many of the other mark
+ *   again times ADDRESS PORT MARK N how long each of N connections takes
  */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +21,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST = 300000, TOGETHER = 4 };
@@ -63,7 +69,11 @@ static void serve_one(int fd, char mark) {
 	close(fd);
 }
 
-static int serve(int port, char mark, bool forks) {
+static int serve(int port, char mark, const char *how) {
+	char line[16];
+	bool forks = strcmp(how, "forks") == 0, polls = strcmp(how, "polls") == 0;
+	if (strcmp(how, "waits") == 0)
+		CHECK(read(0, line, sizeof line) > 0);
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	int l = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -71,11 +81,13 @@ static int serve(int port, char mark, bool forks) {
 	CHECK(bind(l, (struct sockaddr *)&a, sizeof a) == 0 && listen(l, 64) == 0);
 	struct pollfd p[] = {{.fd = 0, .events = POLLIN}, {.fd = l, .events = POLLIN}};
 	for (int n = 0;; ) {
-		char line[16];
 		CHECK(poll(p, 2, -1) > 0);
 		if (p[1].revents && n++ >= 0) {
 			int fd = accept(l, NULL, NULL);
 			CHECK(fd >= 0);
+			struct pollfd q[] = {{.fd = fd, .events = POLLIN}, {.fd = l, .events = POLLIN}};
+			while (polls && !q[0].revents)
+				CHECK(poll(q, 2, -1) > 0);
 			if (forks && n % 5 == 0 && fork() == 0) {
 				close(l);
 				serve_one(fd, mark);
@@ -130,13 +142,54 @@ static int ask(const char *to, int port, char mark, int n) {
 		done += some;
 	}
 	printf("%d connections\n", n);
+	fflush(stdout);
+	return 0;
+}
+
+static long now_us(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* The line that it waits for, and how long that took. */
+static void paused(void) {
+	char line[16];
+	long from = now_us();
+	CHECK(read(0, line, sizeof line) > 0);
+	printf("%ld ms\n", (now_us() - from) / 1000);
+}
+
+/* The time of each of N connections, from socket to the answer, in us. */
+static int times(const char *to, int port, char mark, int n) {
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	CHECK(inet_pton(AF_INET, to, &a.sin_addr) == 1);
+	for (int i = 0; i < n; i++) {
+		long from = now_us();
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+		struct head h = {1, 0}, b;
+		char got;
+		CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+		give(fd, &h, sizeof h);
+		take(fd, &got, 1);
+		take(fd, &b, sizeof b);
+		printf("%ld\n", now_us() - from);
+		CHECK(got == mark);
+		close(fd);
+	}
 	return 0;
 }
 
 int main(int argc, char **argv) {
 	if (argc >= 4 && strcmp(argv[1], "serve") == 0)
-		return serve(atoi(argv[2]), *argv[3], argc > 4);
-	if (argc == 6 && strcmp(argv[1], "ask") == 0)
-		return ask(argv[2], atoi(argv[3]), *argv[4], atoi(argv[5]));
-	return 2;
+		return serve(atoi(argv[2]), *argv[3], argc > 4 ? argv[4] : "");
+	if (argc == 6 && strcmp(argv[1], "times") == 0)
+		return times(argv[2], atoi(argv[3]), *argv[4], atoi(argv[5]));
+	if (argc < 6 || strcmp(argv[1], "ask"))
+		return 2;
+	ask(argv[2], atoi(argv[3]), *argv[4], atoi(argv[5]));
+	if (argc < 8)
+		return 0;
+	paused();
+	return ask(argv[2], atoi(argv[3]), *argv[6], atoi(argv[7]));
 }

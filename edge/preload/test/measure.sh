@@ -2,9 +2,9 @@
 # measure.sh [ROUNDS [NAME...]], in the lab: programs over TCP, under edge-run and, those that speak TLS, over TLS in
 # turns, each round in the other order. It prints the median of the ratio of the rates, with its verdict, and of the
 # ratio of what a second of processor time of all programs and daemons did, which counts on a busy machine; then the
-# rates of each round. Names: iperf, redis, memcached, nginx, postgres; all, if none is given. TCP's congestion control
-# (TCP_CC, see lab.sh) is looked up in a connection and stands in each row, as does whether each host has processors of
-# its own (PIN=1) and whether edge encrypts (SECURITY).
+# rates of each round. Names: iperf, redis, connections, first, memcached, nginx, postgres; all, if none is given. TCP's
+# congestion control (TCP_CC, see lab.sh) is looked up in a connection and stands in each row, as does whether each host
+# has processors of its own (PIN=1) and whether edge encrypts (SECURITY).
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
@@ -93,8 +93,32 @@ measure_redis() {
 	redis SET -t set -n 50000 -c 50
 	redis "GET -c 1" -t get -n 10000 -c 1
 	redis "GET -P 16" -t get -n 400000 -c 50 -P 16
+}
+measure_connections() {
+	b redis-server --port 6005 --save "" --protected-mode no >/dev/null &
+	eb redis-server --port 6105 --save "" --protected-mode no >/dev/null &
+	for p in 6005 6105; do listening $p; done
 	goal=0.8
-	redis "GET -k 0, a connection each" -t get -n 2000 -c 8 -k 0
+	compare "redis-benchmark GET -k 0, a connection each" rate 6005 redis-benchmark -q -h 10.78.0.2 -p @ -t get \
+		-n 2000 -c 8 -k 0
+}
+# Of 20 processes each the median time from socket to the answer, in us, of the first connection and of the second.
+measure_first() {
+	rm -f ends; mkfifo ends; exec 8<>ends
+	b "$OUT/again" serve 6006 x <ends >/dev/null &
+	eb "$OUT/again" serve 6106 x <ends >/dev/null &
+	for p in 6006 6106; do listening $p; done
+	serving 6106
+	i=0
+	while [ $i -lt 20 ]; do
+		a "$OUT/again" times 10.78.0.2 6006 x 2 | tr '\n' ' '
+		ea "$OUT/again" times 10.78.0.2 6106 x 2 | tr '\n' ' '
+		echo
+		i=$((i + 1))
+	done >round.out
+	echo "connections, $sealed, $placed, in us: TCP first, second, edge first, second:" $(for k in 1 2 3 4; do
+		sort -n -k$k round.out | awk -v k=$k '{ v[NR] = $k } END { print v[int((NR + 1) / 2)] }'
+	done)
 }
 measure_memcached() {
 	b memcached -u root -p 6002 -t 1 &
@@ -146,4 +170,4 @@ measure_postgres() {
 	compare "pgbench -S -c 4 -j 2" tps 6004 env PGSSLMODE=disable "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres \
 		-S -c 4 -j 2 -T 2 postgres
 }
-for name in ${*:-iperf redis memcached nginx postgres}; do "measure_$name"; done
+for name in ${*:-iperf redis connections first memcached nginx postgres}; do "measure_$name"; done

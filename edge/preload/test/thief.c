@@ -203,7 +203,7 @@ static int silent(const char *peer, const char *address, int port, int n) {
 	if (edge_open(&device, &cfg, 5000))
 		return fail("the daemon");
 	for (int i = 0; i < n; i++) {
-		unsigned char data[128] = {'P', 1};
+		unsigned char data[128] = {'Q', 1};
 		edge_listener *l;
 		edge_conn *c;
 		int fd = socket(AF_INET, SOCK_STREAM, 0), probe = socket(AF_INET, SOCK_DGRAM, 0);

@@ -1,0 +1,201 @@
+/*
+ * A connector that is not edge-run: it speaks PROTOCOL clause 20 by libedge, and does what edge-run does seldom or
+ * never. The other side is "again serve", under edge-run. Lines on standard output say how far it is; it goes on by
+ * lines on standard input.
+ *
+ *   begins gives ADDRESS PORT   a stream that is used again is taken, and given up before the acceptor heard of that:
+ *                               the whole connection goes over TCP
+ *   begins late ADDRESS PORT    it begins a stream for a connection that the acceptor uses over TCP already, and learns
+ *                               that
+ *   begins only ADDRESS PORT N  N streams are begun for connections that do not exist
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "edge.h"
+
+enum { NONCE = 16, PATIENCE = 30000, MOST = 64 };
+#define PEER "b"
+
+#define CHECK(x) \
+	do { \
+		if (!(x)) { \
+			printf("FAIL: line %d: %s: %s\n", __LINE__, #x, edge_detail()); \
+			exit(1); \
+		} \
+	} while (0)
+
+struct head { uint32_t serial, bytes; };
+static const struct head head = {1, 0}; /* of which the client is the first to end */
+
+static edge_device *device;
+static struct sockaddr_in server;
+
+struct connection {
+	int fd;
+	char tuple[64];
+	unsigned char data[1 + NONCE + 64]; /* a message with the tuple */
+	size_t size;
+};
+
+/* A socket that is bound, and not connected. */
+static struct connection bound(void) {
+	struct connection c = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+	struct sockaddr_in from;
+	socklen_t size = sizeof from;
+	char here[INET_ADDRSTRLEN], there[INET_ADDRSTRLEN];
+	int probe = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(connect(probe, (struct sockaddr *)&server, sizeof server) == 0);
+	CHECK(getsockname(probe, (struct sockaddr *)&from, &size) == 0);
+	close(probe);
+	from.sin_port = 0;
+	CHECK(bind(c.fd, (struct sockaddr *)&from, size) == 0 && getsockname(c.fd, (struct sockaddr *)&from, &size) == 0);
+	inet_ntop(AF_INET, &from.sin_addr, here, sizeof here);
+	inet_ntop(AF_INET, &server.sin_addr, there, sizeof there);
+	snprintf(c.tuple, sizeof c.tuple, "%s:%d>%s:%d", here, ntohs(from.sin_port), there, ntohs(server.sin_port));
+	memcpy(c.data + 1 + NONCE, c.tuple, strlen(c.tuple));
+	c.size = 1 + NONCE + strlen(c.tuple);
+	return c;
+}
+
+static void connected(struct connection *c) { CHECK(connect(c->fd, (struct sockaddr *)&server, sizeof server) == 0); }
+
+/* Asks the owner of the port, and says what it answers. */
+static void probe(struct connection *c, char *answer, size_t n) {
+	edge_conn *asked;
+	char service[16];
+	snprintf(service, sizeof service, "tcp/%d", ntohs(server.sin_port));
+	c->data[0] = 'Q';
+	memset(c->data + 1, 7, NONCE);
+	edge_dial_options o = {.size = sizeof o, .data = c->data, .data_size = c->size};
+	CHECK(edge_dial_start(device, PEER, service, &o, &asked, PATIENCE) == 0);
+	CHECK(edge_conn_wait(asked, PATIENCE) == EDGE_ERR_REFUSED);
+	snprintf(answer, n, "%s", edge_conn_reason(asked) ? edge_conn_reason(asked) : "");
+	edge_conn_free(asked);
+}
+
+static void talk_on(edge_stream *s) {
+	char mark;
+	struct head back;
+	CHECK(edge_stream_write(s, &head, sizeof head, PATIENCE) == sizeof head);
+	CHECK(edge_stream_read(s, &mark, 1, PATIENCE) == 1);
+	CHECK(edge_stream_read(s, &back, sizeof back, PATIENCE) == sizeof back && back.serial == head.serial);
+}
+
+static void talk_over_tcp(int fd) {
+	char answer[1 + sizeof head];
+	CHECK(send(fd, &head, sizeof head, MSG_NOSIGNAL) == sizeof head);
+	CHECK(recv(fd, answer, sizeof answer, MSG_WAITALL) == sizeof answer);
+	CHECK(memcmp(answer + 1, &head, sizeof head) == 0);
+}
+
+/* A stream on which one connection was carried, and the next one may be. NULL: the other side has closed it. */
+static edge_stream *try_rested(void) {
+	struct connection c = bound();
+	char service[80], answer[128];
+	edge_listener *l;
+	edge_request *r;
+	edge_stream *s;
+	snprintf(service, sizeof service, "tcp/%s", c.tuple);
+	CHECK(edge_listen(device, service, &l, PATIENCE) == 0);
+	probe(&c, answer, sizeof answer);
+	connected(&c);
+	CHECK(edge_listener_next(l, &r, PATIENCE) == 0 && edge_request_accept_stream(r, &s) == 0);
+	talk_on(s);
+	int err = edge_stream_rest(s, 1);
+	CHECK(err == 0);
+	close(c.fd);
+	while ((err = edge_stream_resting(s)) == EDGE_ERR_AGAIN)
+		edge_device_poll(device);
+	edge_listener_close(l);
+	if (err == 0)
+		return s;
+	edge_stream_close(s, 0);
+	return NULL;
+}
+
+static edge_stream *rested(void) {
+	edge_stream *s = try_rested();
+	CHECK(s);
+	return s;
+}
+
+static void begin(edge_stream *s, struct connection *c) {
+	c->data[0] = 'B';
+	memset(c->data + 1, 0, NONCE);
+	CHECK(edge_stream_begin(s, c->data, c->size) == 0);
+}
+
+static void gives(void) {
+	edge_stream *s = rested();
+	struct connection c = bound();
+	begin(s, &c);
+	connected(&c);
+	CHECK(edge_stream_wait(s, PATIENCE) == 0);
+	edge_stream_close(s, 0);
+	talk_over_tcp(c.fd);
+	close(c.fd);
+}
+
+static void late(void) {
+	char answer[128], line[16];
+	edge_stream *s = rested();
+	struct connection c = bound();
+	connected(&c);
+	puts("connected");
+	CHECK(fgets(line, sizeof line, stdin)); /* the acceptor has its verdict */
+	begin(s, &c);
+	int err = edge_stream_wait(s, PATIENCE);
+	CHECK(err != 0 && err != EDGE_ERR_TIMEOUT);
+	probe(&c, answer, sizeof answer);
+	printf("%s\n", answer);
+	CHECK(strstr(answer, "that connection is TCP's"));
+	talk_over_tcp(c.fd);
+	close(c.fd);
+}
+
+/* All rest before the first one is begun: these rest for longer. */
+static void only(int n) {
+	edge_stream *s[MOST];
+	int begun = 0;
+	CHECK(n <= MOST);
+	for (int i = 0; i < n; i++)
+		s[i] = try_rested();
+	for (int i = 0; i < n; i++) {
+		struct connection c = bound();
+		if (s[i] && edge_stream_resting(s[i]) == 0) {
+			begin(s[i], &c);
+			begun++;
+		}
+		close(c.fd);
+	}
+	printf("begun %d\n", begun);
+	char line[16];
+	CHECK(fgets(line, sizeof line, stdin));
+}
+
+int main(int argc, char **argv) {
+	edge_config cfg = {.size = sizeof cfg};
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc < 4)
+		return 2;
+	server = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3]))};
+	CHECK(inet_pton(AF_INET, argv[2], &server.sin_addr) == 1 && edge_open(&device, &cfg, PATIENCE) == 0);
+	if (strcmp(argv[1], "gives") == 0)
+		gives();
+	else if (strcmp(argv[1], "late") == 0)
+		late();
+	else if (argc == 5 && strcmp(argv[1], "only") == 0)
+		only(atoi(argv[4]));
+	else
+		return 2;
+	puts("done");
+	return 0;
+}
