@@ -70,7 +70,8 @@ bench:            ## the pieces of the packet path
 
 PROMTOOL ?= promtool
 rules:            ## the alert rules, and the tests of when they fire, by Prometheus' own tool
-	cd deploy && $(PROMTOOL) check rules edged.rules.yml && $(PROMTOOL) test rules edged.rules.test.yml
+	cd deploy && $(PROMTOOL) check rules edged.rules.yml edge-dsm.rules.yml && \
+		$(PROMTOOL) test rules edged.rules.test.yml edge-dsm.rules.test.yml
 
 # A version that a package may have: what is after a tag is newer than it, v1.2.3-4-g5678abc is 1.2.3+4.g5678abc.
 # Where no tag is: the version that the programs say, with the commit.

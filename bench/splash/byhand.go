@@ -239,11 +239,12 @@ func (m *mates) greatest(v float64, at int) float64 {
 	return v
 }
 
-// handRounds is how often a kernel and its like by hand run in turn.
+// handRounds is how often at most a kernel and its likes run in turn.
 const handRounds = 15
 
-// besideHand compares the kernels of the job that have their like written by hand with those.
-func (j *job) besideHand(ctx context.Context, d *edge.Device) (steps []Step) {
+// besideHand compares the kernels of the job that have their like written by hand with those, and with the same kernels
+// on the same shared memory over TCP.
+func (j *job) besideHand(ctx context.Context, d *edge.Device, tcp *mesh) (steps []Step) {
 	byHand := map[string]func(size int) time.Duration{
 		"fft":   func(s int) time.Duration { _, took := fftByHand(ctx, j, d, s); return took },
 		"ocean": func(s int) time.Duration { _, _, took := oceanByHand(ctx, j, d, s); return took },
@@ -254,17 +255,28 @@ func (j *job) besideHand(ctx context.Context, d *edge.Device) (steps []Step) {
 			continue
 		}
 		k, _ := Named(t.Kernel)
-		x, y := alternate(handRounds, func(round int) (took time.Duration) {
-			c := j.config(d, fmt.Sprintf("hand/%d/%d", i, round), k.Memory(t.Size, j.Ranks))
+		size := k.Memory(t.Size, j.Ranks)
+		times := inTurn(min(j.Costs, handRounds), func(round int) (took time.Duration) {
+			c := j.config(d, fmt.Sprintf("hand/%d/%d", i, round), size)
 			kit.Check(dsm.Run(ctx, c, func(m *dsm.Memory) error {
 				_, s := k.Run(m, t.Size)
 				took = s.Total
 				return nil
 			}))
 			return took
-		}, func(int) time.Duration { return hand(t.Size) })
-		steps = append(steps, Step{What: fmt.Sprintf("run of %s on %d ranks", t.Kernel, j.Ranks), Time: x,
-			Beside: "run with messages by hand", Base: y, Goal: 1.5})
+		}, func(int) time.Duration {
+			return hand(t.Size)
+		}, func(int) (took time.Duration) {
+			tcp.run(ctx, size, func(m *dsm.Memory) {
+				_, s := k.Run(m, t.Size)
+				took = s.Total
+			})
+			return took
+		})
+		what := fmt.Sprintf("run of %s on %d ranks", t.Kernel, j.Ranks)
+		steps = append(steps,
+			Step{What: what, Time: times[0], Beside: "run with messages by hand", Base: times[1], Goal: 1.5},
+			Step{What: what, Time: times[0], Beside: "run by the same protocol over TCP cubic", Base: times[2]})
 	}
 	return steps
 }

@@ -22,7 +22,8 @@ type Step struct {
 	Time   float64 `json:"time"`
 	Beside string  `json:"beside"`
 	Base   float64 `json:"base"`
-	Goal   float64 `json:"goal"` // Time is at most so many times Base; 0: there is no goal
+	Goal   float64 `json:"goal"`           // Time is at most so many times Base; 0: there is no goal
+	Note   string  `json:"note,omitempty"` // what else was found
 }
 
 const (
@@ -31,7 +32,7 @@ const (
 )
 
 // costs measures steps, at rank 1, from there to rank 0.
-func (j *job) costs(ctx context.Context, d *edge.Device) (steps []Step, err error) {
+func (j *job) costs(ctx context.Context, d *edge.Device, tcp *mesh) (steps []Step, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan error, 1)
@@ -44,7 +45,7 @@ func (j *job) costs(ctx context.Context, d *edge.Device) (steps []Step, err erro
 	}
 	err = dsm.Run(ctx, j.config(d, "costs", 1<<20), func(m *dsm.Memory) error {
 		return kit.Try(func() {
-			a, told := dsm.Alloc[byte](m, costPages*4096, dsm.At(0)), dsm.Alloc[int64](m, 2, dsm.At(0))
+			a, told := dsm.Alloc[byte](m, costPages*4096, dsm.At(0)), dsm.Alloc[int64](m, 3, dsm.At(0))
 			m.Barrier()
 			var r *raw
 			if m.Rank() == 1 {
@@ -52,10 +53,10 @@ func (j *job) costs(ctx context.Context, d *edge.Device) (steps []Step, err erro
 				defer r.conn.Close()
 			}
 			steps = fetches(j.Costs, m, r, a)
-			steps = append(steps, overTCP(j.Costs, m, a, j.Address)...)
+			steps = append(steps, tcp.overTCP(ctx, j.Costs, m, a)...)
 			steps = append(steps, release(j.Costs, m, r, a)...)
 			steps = append(steps, locks(j.Costs, m, r)...)
-			steps = append(steps, handOver(j.Costs, m, r, told)...)
+			steps = append(steps, handOver(j.Costs, m, d, r, told)...)
 			steps = append(steps, barriers(j.Costs, m, r)...)
 		})
 	})
@@ -128,11 +129,22 @@ func (r *raw) trip() {
 
 // alternate returns the medians of two things that are done in turn, in microseconds.
 func alternate(rounds int, a, b func(round int) time.Duration) (x, y float64) {
-	var xs, ys []time.Duration
+	m := inTurn(rounds, a, b)
+	return m[0], m[1]
+}
+
+// inTurn is alternate for any number of things.
+func inTurn(rounds int, things ...func(round int) time.Duration) (medians []float64) {
+	times := make([][]time.Duration, len(things))
 	for round := range rounds {
-		xs, ys = append(xs, a(round)), append(ys, b(round))
+		for i, do := range things {
+			times[i] = append(times[i], do(round))
+		}
 	}
-	return median(xs), median(ys)
+	for _, list := range times {
+		medians = append(medians, median(list))
+	}
+	return medians
 }
 
 // median is in microseconds.
@@ -147,30 +159,34 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// fetches compares the fetch of stale pages with reads of as many bytes. Rank 0 makes them stale.
+// fetchStale has rank 0 write pages, and returns how long rank 1 takes to fetch them.
+func fetchStale(m *dsm.Memory, a dsm.Array[byte], pages int) func(round int) time.Duration {
+	return func(round int) (d time.Duration) {
+		if m.Rank() == 0 {
+			for p := range pages {
+				a.Set(p*page, byte(round))
+			}
+		}
+		m.Barrier()
+		if m.Rank() == 1 {
+			d = timed(func() { a.Read(0, pages*page) })
+		}
+		m.Barrier()
+		return d
+	}
+}
+
+// fetches compares the fetch of stale pages with reads of as many bytes.
 func fetches(rounds int, m *dsm.Memory, r *raw, a dsm.Array[byte]) (steps []Step) {
 	for _, pages := range []int{1, costPages} {
-		page := func(round int) (d time.Duration) {
-			if m.Rank() == 0 {
-				for p := range pages {
-					a.Set(p*4096, byte(round))
-				}
-			}
-			m.Barrier()
-			if m.Rank() == 1 {
-				d = timed(func() { a.Read(0, pages*4096) })
-			}
-			m.Barrier()
-			return d
-		}
 		base := func(int) (d time.Duration) {
 			if r != nil {
-				d = timed(func() { r.read(pages * 4096) })
+				d = timed(func() { r.read(pages * page) })
 			}
 			m.Barrier()
 			return d
 		}
-		x, y := alternate(rounds, page, base)
+		x, y := alternate(rounds, fetchStale(m, a, pages), base)
 		s := Step{What: "fetch of a page", Time: x, Beside: "read of 4 KiB", Base: y, Goal: 1.2}
 		if pages > 1 {
 			s.What, s.Beside, s.Goal = fmt.Sprintf("fetch of %d pages", pages), "read of 64 KiB", 1.15
@@ -218,25 +234,28 @@ func locks(rounds int, m *dsm.Memory, r *raw) []Step {
 		Goal: 2.5}}
 }
 
-// held is how long rank 0 keeps a lock for which rank 1 comes meanwhile, at first: twice as long each time that rank 1
-// came too late.
+// held is how long at least rank 0 keeps a lock for which rank 1 comes meanwhile: twice as long each time that rank 1
+// came too late, and a little shorter each time that it did not.
 const held = 100 * time.Microsecond
 
 // handOver measures the time from the Unlock of rank 0 until the Lock of rank 1, which waits for it, returns. Both read
-// one clock, as the hosts of a lab do; rounds in which rank 1 came too late to wait do not count.
-func handOver(rounds int, m *dsm.Memory, r *raw, told dsm.Array[int64]) []Step {
+// one clock, as the hosts of a lab do; rounds in which rank 1 came too late to wait do not count. It counts who had to
+// be woken: what is handed over is one write, and the rest of the time is wake-ups.
+func handOver(rounds int, m *dsm.Memory, d *edge.Device, r *raw, told dsm.Array[int64]) []Step {
 	var passed, trips []time.Duration
-	hold := held
+	hold, slept, rang := held, 0, 0
 	for range rounds {
 		if m.Rank() == 0 {
 			if told.At(1) != 0 {
 				hold *= 2
+			} else {
+				hold = max(held, hold*7/8)
 			}
 			m.Lock(0)
 		}
 		m.Barrier()
 		var at int64
-		waits := m.Stats().Waits
+		waits, calls := m.Stats().Waits, d.Counters()
 		switch m.Rank() {
 		case 0:
 			for begun := sameClock(); sameClock()-begun < hold.Nanoseconds(); {
@@ -244,9 +263,11 @@ func handOver(rounds int, m *dsm.Memory, r *raw, told dsm.Array[int64]) []Step {
 			at = sameClock()
 			m.Unlock(0)
 			told.Set(0, at)
+			told.Set(2, int64(d.Counters().Wakes-calls.Wakes))
 		case 1:
 			m.Lock(0)
 			at = sameClock()
+			calls.Sleeps = d.Counters().Sleeps - calls.Sleeps
 			m.Unlock(0)
 			waits = m.Stats().Waits - waits
 			told.Set(1, int64(1-min(waits, 1)))
@@ -255,6 +276,8 @@ func handOver(rounds int, m *dsm.Memory, r *raw, told dsm.Array[int64]) []Step {
 		if r != nil {
 			if waits > 0 {
 				passed = append(passed, time.Duration(at-told.At(0)))
+				slept += int(min(calls.Sleeps, 1))
+				rang += int(min(told.At(2), 1))
 			}
 			trips = append(trips, timed(r.trip))
 		}
@@ -270,7 +293,9 @@ func handOver(rounds int, m *dsm.Memory, r *raw, told dsm.Array[int64]) []Step {
 		kit.Fail("rank 1 never waited for a lock, in %d rounds: measure in more of them", rounds)
 	}
 	return []Step{{What: "hand-over of a lock that another rank waits for", Time: median(passed),
-		Beside: "half of a round trip with notifications", Base: median(trips) / 2, Goal: 2}}
+		Beside: "half of a round trip with notifications", Base: median(trips) / 2, Goal: 2,
+		Note: fmt.Sprintf("; of %d, in %d the rank that waited slept and was woken, in %d the other's daemon",
+			len(passed), slept, rang)}}
 }
 
 // sameClock reads the kernel's monotonic clock, which the processes of one machine have in common, in nanoseconds.

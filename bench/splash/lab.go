@@ -25,6 +25,8 @@ type Spec struct {
 	Kill  bool   `json:"kill"`  // a rank is killed at the end
 	// program with the kernels of Mixed in C, which every other rank from rank 1 on is; empty: all are in Go
 	Program string `json:"program,omitempty"`
+	// program that measures what steps cost in C, for Costs; empty: that is left out
+	CostsInC string `json:"costs_in_c,omitempty"`
 }
 
 // Result is what came of a Spec.
@@ -65,8 +67,8 @@ type job struct {
 	Rank   int      `json:"rank"`
 	Ranks  int      `json:"ranks"`
 	Hosts  []string `json:"hosts"` // nodes of the ranks
-	// of rank 0, for what is compared with TCP
-	Address string `json:"address"`
+	// IP addresses of the ranks, for what is compared with TCP
+	Addresses []string `json:"addresses"`
 }
 
 // event is what a rank reports: what it does, or a row with its own Stats, or steps.
@@ -82,7 +84,7 @@ func init() {
 		if err := p.Job(&j); err != nil {
 			return err
 		}
-		d, err := edge.Open(ctx, edge.Config{Socket: j.Socket})
+		d, err := edge.Open(ctx, edge.Config{Socket: j.Socket, Spin: dsm.Spin})
 		if err != nil {
 			return err
 		}
@@ -109,10 +111,7 @@ func (j *job) run(ctx context.Context, d *edge.Device, p *kit.Port) error {
 		}
 	}
 	if j.Costs > 0 {
-		steps, err := j.costs(ctx, d)
-		if err == nil {
-			err = kit.Try(func() { steps = append(steps, j.besideHand(ctx, d)...) })
-		}
+		steps, err := j.allCosts(ctx, d)
 		if err != nil {
 			return fmt.Errorf("costs: %w", err)
 		}
@@ -135,6 +134,18 @@ func (j *job) run(ctx context.Context, d *edge.Device, p *kit.Port) error {
 			m.Barrier()
 		}
 	})
+}
+
+// allCosts measures single steps and whole runs, each beside what it is made of or competes with.
+func (j *job) allCosts(ctx context.Context, d *edge.Device) (steps []Step, err error) {
+	err = kit.Try(func() {
+		tcp := j.newMesh()
+		defer tcp.close()
+		steps = kit.Get(j.costs(ctx, d, tcp))
+		steps = append(steps, j.besideHand(ctx, d, tcp)...)
+		steps = append(steps, j.costsInC(ctx)...)
+	})
+	return steps, err
 }
 
 // kernel runs a task, at rank 0 alone first.
@@ -175,15 +186,14 @@ func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, e
 	n := c.Lab().Hosts()
 	ranks := kit.NewCrew()
 	defer ranks.Stop()
-	var hosts []string
+	var hosts, addresses []string
 	for i := range n {
-		hosts = append(hosts, c.Lab().Host(i).Name())
+		hosts, addresses = append(hosts, c.Lab().Host(i).Name()), append(addresses, c.Lab().Host(i).IP(0).String())
 	}
 	for rank := range n {
 		name := fmt.Sprint("rank ", rank)
 		err := kit.Try(func() {
-			ranks.Add(name, c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts,
-				c.Lab().Host(0).IP(0).String()}))
+			ranks.Add(name, c.Start(rank, role, job{s, c.Socket(rank), rank, n, hosts, addresses}))
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -197,7 +207,13 @@ func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, e
 	if s.Cut {
 		cuts = cut(ctx, c.Lab())
 	}
-	err := kit.Try(func() { res.follow(ctx, ranks, show) })
+	err := kit.Try(func() {
+		res.follow(ctx, ranks, show, func() {
+			if cuts != nil {
+				cuts.cancel() // steps are measured on links that are whole
+			}
+		})
+	})
 	if cuts != nil {
 		var wrong error
 		res.Cuts, wrong = cuts.stop()
@@ -209,8 +225,9 @@ func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, e
 	return res, err
 }
 
-// follow takes the rows of all ranks, until they have ended or wait to be killed.
-func (res *Result) follow(ctx context.Context, ranks *kit.Crew, show kit.Show) {
+// follow takes the rows of all ranks, until they have ended or wait to be killed. It calls computed when rank 0 has all
+// of its rows.
+func (res *Result) follow(ctx context.Context, ranks *kit.Crew, show kit.Show, computed func()) {
 	done, next := 0, make([]int, res.Ranks)
 	for busy := res.Ranks; busy > 0; {
 		e := ranks.Hear(ctx)
@@ -229,7 +246,9 @@ func (res *Result) follow(ctx context.Context, ranks *kit.Crew, show kit.Show) {
 			row.InC += body.Row.InC
 			if e.Member == 0 {
 				row.Task, row.Alone, row.Same = body.Row.Task, body.Row.Alone, body.Row.Same
-				done++
+				if done++; done == len(res.Rows) {
+					computed()
+				}
 			}
 		case len(body.Steps) > 0:
 			res.Steps = body.Steps

@@ -26,13 +26,14 @@ type InC struct {
 // Mixed are the names of the kernels that are there in C.
 var Mixed = []string{"radix", "ocean", "lu", "lu-rows"}
 
-// ProgramInC finds the program that runs kernels in C: path, or where make -C edge/dsm/c tests puts it, seen from the
-// folder of this program or of the sources.
-func ProgramInC(path string) (string, error) {
+// ProgramInC finds a program in C: path, or where make -C edge/dsm/c tests puts the one of that name (kernel, cost),
+// seen from the folder of this program or of the sources.
+func ProgramInC(path, name string) (string, error) {
 	places := []string{path}
 	if path == "" {
 		self, _ := os.Executable() // without it there is one place less
-		places = []string{filepath.Join(filepath.Dir(self), "../out/dsm/plain/kernel"), "out/dsm/plain/kernel"}
+		place := filepath.Join("out/dsm/plain", name)
+		places = []string{filepath.Join(filepath.Dir(self), "..", place), place}
 	}
 	for _, p := range places {
 		if full, err := filepath.Abs(p); err == nil {
@@ -41,18 +42,19 @@ func ProgramInC(path string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("there is no program with kernels in C at %s: make -C edge/dsm/c tests builds it",
+	return "", fmt.Errorf("there is no program in C at %s: make -C edge/dsm/c tests builds it",
 		strings.Join(places, " or "))
 }
 
 // inC reports whether this rank is a program in C.
 func (j *job) inC() bool { return j.Program != "" && j.Rank%2 == 1 }
 
-// command is a rank in C, which ends with the thread that starts it.
-func (j *job) command(ctx context.Context, name, kernel string, size, memory int) (cmd *exec.Cmd, said *bytes.Buffer) {
-	cmd, said = exec.CommandContext(ctx, j.Program, kernel, fmt.Sprint(size), fmt.Sprint(memory)), new(bytes.Buffer)
+// command is a rank in C of several, which ends with the thread that starts it.
+func (j *job) command(ctx context.Context, ranks int, name, program string, args ...any) (cmd *exec.Cmd,
+	said *bytes.Buffer) {
+	cmd, said = exec.CommandContext(ctx, program, strings.Fields(fmt.Sprintln(args...))...), new(bytes.Buffer)
 	cmd.Env = append(os.Environ(), "EDGE_SOCKET="+j.Socket,
-		fmt.Sprintf("%s=splash/%s,%d,%d,%s", dsm.Variable, name, j.Rank, j.Ranks, j.Hosts[0]))
+		fmt.Sprintf("%s=splash/%s,%d,%d,%s", dsm.Variable, name, j.Rank, ranks, j.Hosts[0]))
 	cmd.Stderr, cmd.SysProcAttr = said, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, said
 }
@@ -69,7 +71,7 @@ func failure(err error, said *bytes.Buffer) error {
 func (j *job) kernelInC(ctx context.Context, name string, k *Kernel, size int) (s dsm.Stats, err error) {
 	runtime.LockOSThread() // the process dies with the thread
 	defer runtime.UnlockOSThread()
-	cmd, said := j.command(ctx, name, k.Name, size, k.Memory(size, j.Ranks))
+	cmd, said := j.command(ctx, j.Ranks, name, j.Program, k.Name, size, k.Memory(size, j.Ranks))
 	out, err := cmd.Output()
 	if err != nil {
 		return s, failure(err, said)
@@ -85,7 +87,7 @@ func (j *job) kernelInC(ctx context.Context, name string, k *Kernel, size int) (
 func (j *job) barriersInC(ctx context.Context, p *kit.Port) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd, said := j.command(ctx, "kill", "barriers", 0, killMemory)
+	cmd, said := j.command(ctx, j.Ranks, "kill", j.Program, "barriers", 0, killMemory)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -97,4 +99,22 @@ func (j *job) barriersInC(ctx context.Context, p *kit.Port) error {
 		p.Started()
 	}
 	return failure(cmd.Wait(), said)
+}
+
+// costsInC has ranks 0 and 1 run the program that measures steps in C, and returns them, at rank 1.
+func (j *job) costsInC(ctx context.Context) (steps []Step) {
+	if j.CostsInC == "" || j.Rank > 1 {
+		return nil
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd, said := j.command(ctx, 2, "costs-in-c", j.CostsInC, j.Costs)
+	out, err := cmd.Output()
+	kit.Check(failure(err, said))
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var s Step
+		kit.Checkf(d.Decode(&s), "%s said %q", j.CostsInC, out)
+		steps = append(steps, s)
+	}
+	return steps
 }

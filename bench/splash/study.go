@@ -186,7 +186,7 @@ func (r *Result) steps(s *xlate.Study) {
 			goal = xlate.Number(x.Goal, "%.2f")
 			s.AddGoal(x.What, fmt.Sprintf("A %s takes at most %.2f times as long as a %s.", x.What, x.Goal, x.Beside),
 				x.Time <= x.Goal*x.Base, "it waits more often in turn; on a busy machine each wait is longer",
-				"%.1f us, %.1f us: %.2f times", x.Time, x.Base, x.Time/x.Base)
+				"%.1f us, %.1f us: %.2f times%s", x.Time, x.Base, x.Time/x.Base, x.Note)
 		}
 		t.Add(x.What, xlate.Number(x.Time, "%.1f"), xlate.Text(x.Beside), xlate.Number(x.Base, "%.1f"),
 			xlate.Number(x.Time/x.Base, "%.2f"), goal)

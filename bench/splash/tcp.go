@@ -1,8 +1,11 @@
 package splash
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,55 +14,55 @@ import (
 	"multiedge/edge/dsm"
 )
 
-// overTCP compares the fetch of a stale page with asking rank 0 for 4 KiB over TCP with cubic, on the same link: the
-// least that shared memory over TCP would need for a page. There a thread of rank 0 has to answer.
-func overTCP(rounds int, m *dsm.Memory, a dsm.Array[byte], address string) []Step {
-	var c net.Conn
-	switch m.Rank() {
-	case 0:
-		l := kit.Get(net.Listen("tcp", net.JoinHostPort(address, tcpPort)))
-		defer l.Close()
-		kit.Check(l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
-		m.Barrier()
-		c = kit.Get(l.Accept())
-		go answer(c) // until rank 1 closes
-	case 1:
-		m.Barrier()
-		c = kit.Get(net.Dial("tcp", net.JoinHostPort(address, tcpPort)))
-	default:
-		m.Barrier()
-	}
-	if c != nil {
-		defer c.Close()
-		congestion(c.(*net.TCPConn))
-	}
-	page := make([]byte, page)
-	fetch := func(round int) (d time.Duration) {
-		if m.Rank() == 0 {
-			a.Set(0, byte(round))
-		}
-		m.Barrier()
-		if m.Rank() == 1 {
-			d = timed(func() { a.Read(0, len(page)) })
-		}
-		m.Barrier()
-		return d
-	}
-	ask := func(int) (d time.Duration) {
-		if m.Rank() == 1 {
-			d = timed(func() {
-				kit.Get(c.Write(page[:16]))
-				kit.Get(io.ReadFull(c, page))
-			})
-		}
-		m.Barrier()
-		return d
-	}
-	x, y := alternate(rounds, fetch, ask)
-	return []Step{{What: "fetch of a page", Time: x, Beside: "page asked for over TCP cubic", Base: y, Goal: 0.6}}
+// mesh is what a rank has to meet the others over TCP with cubic, on the links that edge uses.
+type mesh struct {
+	job *job
+	l   net.Listener
 }
 
 const tcpPort = "9471"
+
+func (j *job) newMesh() *mesh {
+	return &mesh{j, kit.Get(net.Listen("tcp", net.JoinHostPort(j.Addresses[j.Rank], tcpPort)))}
+}
+
+func (m *mesh) close() { _ = m.l.Close() }
+
+// connect makes two connections with each other rank: over to this one asks it, over from it asks this one.
+func (m *mesh) connect(ctx context.Context) (to, from []*net.TCPConn) {
+	to, from = make([]*net.TCPConn, m.job.Ranks), make([]*net.TCPConn, m.job.Ranks)
+	var hello [1]byte
+	for rank, address := range m.job.Addresses {
+		if rank == m.job.Rank {
+			continue
+		}
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(address, tcpPort))
+		for errors.Is(err, syscall.ECONNREFUSED) { // it has not come so far
+			time.Sleep(time.Millisecond)
+			c, err = d.DialContext(ctx, "tcp", net.JoinHostPort(address, tcpPort))
+		}
+		to[rank] = kit.Get(c, err).(*net.TCPConn)
+		congestion(to[rank])
+		hello[0] = byte(m.job.Rank)
+		kit.Get(c.Write(hello[:]))
+	}
+	kit.Check(m.l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
+	for range m.job.Ranks - 1 {
+		c := kit.Get(m.l.Accept()).(*net.TCPConn)
+		congestion(c)
+		kit.Get(io.ReadFull(c, hello[:]))
+		from[hello[0]] = c
+	}
+	return to, from
+}
+
+// run is dsm.Run over TCP.
+func (m *mesh) run(ctx context.Context, size int, f func(*dsm.Memory)) {
+	to, from := m.connect(ctx)
+	kit.Check(dsm.RunTCP(ctx, dsm.Config{Rank: m.job.Rank, Ranks: m.job.Ranks, Size: size}, to, from,
+		func(m *dsm.Memory) error { return kit.Try(func() { f(m) }) }))
+}
 
 // congestion has a connection use cubic, whatever the machine's default is.
 func congestion(c *net.TCPConn) {
@@ -68,6 +71,41 @@ func congestion(c *net.TCPConn) {
 		wrong = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
 	}))
 	kit.Checkf(wrong, "TCP with cubic")
+}
+
+// overTCP compares the fetch of a stale page with that of the same shared memory over TCP with cubic, and with asking
+// rank 0 for 4 KiB over a connection: the least that shared memory over TCP would need for a page. In both a thread of
+// rank 0 has to answer.
+func (t *mesh) overTCP(ctx context.Context, rounds int, m *dsm.Memory, a dsm.Array[byte]) (steps []Step) {
+	beside := func(what string, base func(int) time.Duration) {
+		x, y := alternate(rounds, fetchStale(m, a, 1), base)
+		steps = append(steps, Step{What: "fetch of a page", Time: x, Beside: what, Base: y, Goal: 0.6})
+	}
+	t.run(ctx, 1<<20, func(over *dsm.Memory) {
+		b := dsm.Alloc[byte](over, page, dsm.At(0))
+		beside("fetch by the same protocol over TCP cubic", fetchStale(over, b, 1))
+	})
+	to, from := t.connect(ctx)
+	if m.Rank() == 0 {
+		go answer(from[1]) // until rank 1 closes
+	}
+	bytes := make([]byte, page)
+	beside("page asked for over TCP cubic", func(int) (d time.Duration) {
+		if m.Rank() == 1 {
+			d = timed(func() {
+				kit.Get(to[0].Write(bytes[:16]))
+				kit.Get(io.ReadFull(to[0], bytes))
+			})
+		}
+		m.Barrier()
+		return d
+	})
+	for rank := range to {
+		if rank != m.Rank() {
+			_, _ = to[rank].Close(), from[rank].Close()
+		}
+	}
+	return steps
 }
 
 // answer sends a page for each 16 bytes.

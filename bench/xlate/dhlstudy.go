@@ -26,7 +26,7 @@ var dhlParts = []part{
 }
 
 // StudyDHL repeats what of DHL's evaluation (§V) traces can tell. Its figure 4 is a measurement of a network:
-// "edgestudy ondemand --only shares" measures the same.
+// "edgestudy ondemand --only misses" draws it.
 func StudyDHL(ctx context.Context, head report.Head, o Options) (*Study, error) {
 	return o.study(&Study{Head: head, Title: "Dynamic handle lookup under traces", Paper: Facts.DHL.Paper,
 		Origin: "Counts are of simulations under traces of kernels of our own that ran; times are computed from the " +

@@ -48,8 +48,14 @@ func (c *splashCmd) spec() (splash.Spec, error) {
 	}
 	if c.Mixed {
 		var err error
-		if s.Program, err = splash.ProgramInC(c.Program); err != nil {
+		if s.Program, err = splash.ProgramInC(c.Program, "kernel"); err != nil {
 			return s, err
+		}
+	}
+	if c.Costs > 0 {
+		var err error
+		if s.CostsInC, err = splash.ProgramInC("", "cost"); err != nil {
+			fmt.Fprintf(os.Stderr, "steps in C are left out: %v\n", err)
 		}
 	}
 	for _, k := range splash.Kernels {
@@ -126,7 +132,7 @@ func (c *splashCmd) Run(ctx context.Context) error {
 
 // here is one rank of several, each of which a user starts at the daemon of its host.
 func (c *splashCmd) here(ctx context.Context, spec splash.Spec, place string) (*splash.Result, error) {
-	d, err := edge.Open(ctx, edge.Config{})
+	d, err := edge.Open(ctx, edge.Config{Spin: dsm.Spin})
 	if err != nil {
 		return nil, err
 	}

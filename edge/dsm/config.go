@@ -14,6 +14,11 @@ import (
 // Variable is the variable of the environment that says what Config leaves open: NAME,RANK,RANKS,ROOT.
 const Variable = "EDGE_DSM"
 
+// Spin is how long a rank polls for what it waits for before it sleeps, longer while sleeps prove short:
+// edge.Config.Spin of the Device that Run opens, and of one that a program opens for it. Others hold locks for longer
+// than operations take, and it takes longer to wake a rank than to hand a lock over.
+const Spin = 250 * time.Microsecond
+
 // Limits and defaults of Config.
 const (
 	MaxRanks    = 64

@@ -37,7 +37,7 @@ func join(ctx context.Context, c *Config) (_ *links, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience(c)) // it ends, too, when a rank is lost
 	defer cancel()
 	if l.dev == nil {
-		if l.dev, err = edge.Open(ctx, edge.Config{}); err != nil {
+		if l.dev, err = edge.Open(ctx, edge.Config{Spin: Spin}); err != nil {
 			return nil, err
 		}
 		l.mine = true

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"multiedge/edge"
@@ -48,7 +47,7 @@ func (l *links) memory() (data_, control_ []byte) {
 
 func (l *links) post(rank int, o order) {
 	if rank == l.rank {
-		l.here(o)
+		perform(l.areas[o.area].Bytes(), &o)
 		return
 	}
 	if len(l.ops) == mostPosted {
@@ -81,27 +80,6 @@ func (l *links) post(rank int, o order) {
 	l.ops = append(l.ops, posted{op, rank})
 	if w.Kind == edge.Atomic {
 		l.last = posted{op, rank}
-	}
-}
-
-// here performs an operation on this rank's own memory, at once. Atomics are atomic with those of other ranks.
-func (l *links) here(o order) {
-	b := l.areas[o.area].Bytes()
-	switch o.verb {
-	case read:
-		copy(b[o.here:o.here+o.n], b[o.there:])
-	case write:
-		copy(b[o.there:o.there+o.n], b[o.here:])
-	case swap:
-		*o.was = atomic.SwapUint64(word(b, o.there), o.operand)
-	case compareSwap:
-		*o.was = o.compare
-		for !atomic.CompareAndSwapUint64(word(b, o.there), o.compare, o.operand) {
-			if v := atomic.LoadUint64(word(b, o.there)); v != o.compare {
-				*o.was = v
-				return
-			}
-		}
 	}
 }
 

@@ -30,7 +30,7 @@ func (m *Memory) Lock(number int) {
 	case tail != 0 && atomic.LoadUint64(word(m.ctl, m.lay.got)) != m.hash(tail, vector):
 		m.readVector(home, at) // the first was read before the swap
 		if atomic.LoadUint64(word(m.ctl, m.lay.got)) != m.hash(tail, vector) {
-			broken(home, "lock %d is free, and its vector is of another time", number)
+			broken(home, "lock %d is free, and its vector or news are of another time", number)
 		}
 	}
 	m.stats.Locks++
@@ -39,11 +39,11 @@ func (m *Memory) Lock(number int) {
 }
 
 // The tail of a lock is 1 + the rank that is last in its queue. When it is free these bits are zero, and the others are
-// a number that no other Unlock has used, or zero before the first. The hash beside the vector is of that number and
-// the vector, so that both can be read at once with the swap of the tail: a fence would cost a round trip.
+// a number that no other Unlock has used, or zero before the first. The hash beside vector and news is of that number
+// and of both, so that they can be read at once with the swap of the tail: a fence would cost a round trip.
 const holder = 0xff
 
-// readVector reads the hash and vector of a lock, and waits for all that was posted.
+// readVector reads hash, vector and news of a lock, and waits for all that was posted.
 func (m *Memory) readVector(home, at int) {
 	m.post(home, order{verb: read, here: m.lay.got, there: at + 8, n: 8 + m.lay.vectorNews()})
 	m.wait()
@@ -58,7 +58,7 @@ func (m *Memory) hash(tail uint64, vector int) uint64 {
 	return h
 }
 
-// await waits for a lock behind another rank. The vector is in granted then.
+// await waits for a lock behind another rank. Vector and news are in granted then.
 func (m *Memory) await(number, last int) {
 	m.stats.Waits++
 	m.post(last, order{verb: write, here: m.lay.out, there: m.lay.asked + 8*m.rank, n: 8,
@@ -119,8 +119,8 @@ func (m *Memory) checkLock(number int, held bool) {
 	}
 }
 
-// publish makes what is known here ready to be written elsewhere, with the end of this rank's log and the hash for a
-// tail.
+// publish makes what is known here ready to be written elsewhere: the vector, the news, which are this rank and the end
+// of its log, and in front of both their hash for a tail.
 func (m *Memory) publish(tail uint64) {
 	m.free()
 	at := m.lay.out + 8

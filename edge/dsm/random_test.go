@@ -12,7 +12,7 @@ var seeds = flag.Uint64("seeds", 60, "random programs")
 
 // program is a random program without data races, and what it must find. At each phase every element of plain has at
 // most one writer, and those without are read by all; likewise each half page of rows. Each set of elements of locked
-// is changed under its lock alone.
+// is changed under its lock alone, and over under one that is held over barriers.
 type program struct {
 	seed   uint64
 	ranks  int
@@ -24,8 +24,12 @@ type program struct {
 	homes  [4]Homes
 }
 
-// rowPages is how many pages rows has; of each 32 elements are used.
-const rowPages = 6
+// rowPages is how many pages rows has; of each 32 elements are used. Each element of over is on a page of its own.
+const (
+	rowPages  = 6
+	overLock  = 7
+	overPages = 4
+)
 
 func (p *program) hash(a ...int) uint64 {
 	h := p.seed
@@ -80,6 +84,48 @@ func (p *program) rows(m *Memory, rows Array[uint64], phase int) error {
 	return nil
 }
 
+// holder is the rank that holds the lock of over during the barrier of a phase; ranks: none.
+func (p *program) holder(phase int) int { return int(p.hash(12, phase) % uint64(p.ranks+1)) }
+
+// hold takes the lock of over before the barrier of a phase, if that is this rank's turn, and changes half of over.
+func (p *program) hold(m *Memory, over Array[uint64], phase int) error {
+	if phase < 0 || p.holder(phase) != m.rank {
+		return nil
+	}
+	m.Lock(overLock)
+	for i := range overPages {
+		if err := want(fmt.Sprintf("phase %d, over %d", phase, i), over.At(512*i), p.held(phase)); err != nil {
+			return err
+		}
+	}
+	for i := range overPages / 2 {
+		over.Set(512*i, p.held(phase)+1)
+	}
+	return nil
+}
+
+// let changes the other half of over behind the barrier of a phase, if this rank has the lock, and gives it back.
+func (p *program) let(m *Memory, over Array[uint64], phase int, leave func(m *Memory)) {
+	if phase < 0 || p.holder(phase) != m.rank {
+		return
+	}
+	for i := overPages / 2; i < overPages; i++ {
+		over.Set(512*i, p.held(phase)+1)
+	}
+	leave(m)
+	m.Unlock(overLock)
+}
+
+// held is how often the lock of over was taken before the barrier of a phase, in the phases before it.
+func (p *program) held(phase int) (n uint64) {
+	for ph := range phase {
+		if p.holder(ph) < p.ranks {
+			n++
+		}
+	}
+	return n
+}
+
 // value is what an element holds at the beginning of a phase in a sequential run.
 func (p *program) value(i, phase int) uint64 {
 	for ph := phase - 1; ph >= 0; ph-- {
@@ -98,7 +144,8 @@ func newProgram(seed uint64) (*program, Config) {
 		p.homes[i] = []Homes{Blocks, Turns, At(rng.IntN(p.ranks)),
 			func(page, _, ranks int) int { return int(mix(seed^uint64(page)) % uint64(ranks)) }}[rng.IntN(4)]
 	}
-	c := Config{Name: "t", Ranks: p.ranks, Root: "x", Size: 1 << 17, Locks: 8, Log: []int{16, 64, 0}[rng.IntN(3)]}
+	c := Config{Name: "t", Ranks: p.ranks, Root: "x", Size: 1 << 17, Locks: overLock + 1,
+		Log: []int{16, 64, 0}[rng.IntN(3)]}
 	return p, c
 }
 
@@ -109,7 +156,12 @@ func (p *program) run(m *Memory, leave func(m *Memory)) error {
 	odd := Alloc[[3]uint16](m, p.plain, p.homes[2])
 	rows := Alloc[uint64](m, 512*rowPages, p.homes[1])
 	locked := Alloc[uint64](m, p.each*p.sets*97, p.homes[3])
+	over := Alloc[uint64](m, 512*overPages, p.homes[0])
 	for phase := range p.phases {
+		early := p.hash(13, phase)%2 == 0 // the lock goes back at once, or behind everything else of the phase
+		if early {
+			p.let(m, over, phase-1, leave)
+		}
 		if p.hash(6, m.rank, phase)%2 == 0 {
 			words.Prefetch(p.plain/4, p.plain)
 			odd.Prefetch(0, p.plain/2)
@@ -121,6 +173,7 @@ func (p *program) run(m *Memory, leave func(m *Memory)) error {
 		}
 		if at := int(p.hash(11, m.rank, phase) % rowPages); phase < 3 {
 			rows.Follow(512*at, 512*rowPages)
+			over.Follow(512, 512*overPages)
 		}
 		for i := range p.plain {
 			w := p.writer(i, phase)
@@ -147,10 +200,23 @@ func (p *program) run(m *Memory, leave func(m *Memory)) error {
 		if err := p.rows(m, rows, phase); err != nil { // behind the locks: only then changes come with the barrier
 			return err
 		}
+		if !early {
+			p.let(m, over, phase-1, leave)
+		}
+		if err := p.hold(m, over, phase); err != nil {
+			return err
+		}
 		leave(m)
 		m.Barrier()
 	}
-	return p.sums(m, locked)
+	p.let(m, over, p.phases-1, leave)
+	if err := p.sums(m, locked); err != nil {
+		return err
+	}
+	m.Lock(overLock)
+	last := over.At(512 * (overPages - 1))
+	m.Unlock(overLock)
+	return want("over at the end", last, p.held(p.phases))
 }
 
 // critical adds one to all elements of a set, under its lock, and of the next set meanwhile.

@@ -1,5 +1,7 @@
 package dsm
 
+import "sync/atomic"
+
 // A transport moves bytes between the memories of ranks: over package edge (links.go), in tests through memory that
 // does whatever fences allow. A failure ends the rank by a panic (fail).
 type transport interface {
@@ -44,3 +46,24 @@ const (
 	control area = iota
 	data
 )
+
+// perform does an operation on memory of the rank that asks for it, at once. Atomics are atomic with those of other
+// ranks.
+func perform(b []byte, o *order) {
+	switch o.verb {
+	case read:
+		copy(b[o.here:o.here+o.n], b[o.there:])
+	case write:
+		copy(b[o.there:o.there+o.n], b[o.here:])
+	case swap:
+		*o.was = atomic.SwapUint64(word(b, o.there), o.operand)
+	case compareSwap:
+		*o.was = o.compare
+		for !atomic.CompareAndSwapUint64(word(b, o.there), o.compare, o.operand) {
+			if v := atomic.LoadUint64(word(b, o.there)); v != o.compare {
+				*o.was = v
+				return
+			}
+		}
+	}
+}

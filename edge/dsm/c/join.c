@@ -7,7 +7,7 @@
 
 #include "net.h"
 
-enum { STEP_MS = 250, DIAL_PAUSE_MS = 20, CALL_MS = 10000, FAREWELL_MS = 2000 };
+enum { STEP_MS = 250, DIAL_PAUSE_MS = 20, CALL_MS = 10000, FAREWELL_MS = 2000, SPIN_US = 250 /* Spin in Go */ };
 
 static const char greeting[] = "edge-dsm 2 %d ranks %zu bytes %d locks %d words from %d at %s";
 static const struct { const char *name; int perm; } exports[2] = {
@@ -212,7 +212,7 @@ void join(int memfd)
 {
 	char at[sizeof conf.name + 32];
 	edge_listener *l;
-	int err = edge_open(&net.dev, NULL, CALL_MS);
+	int err = edge_open(&net.dev, &(edge_config){ .size = sizeof (edge_config), .spin_us = SPIN_US }, CALL_MS);
 	if (err != 0)
 		fail("%s", edge_message(err));
 	snprintf(conf.self, sizeof conf.self, "%s", edge_device_name(net.dev));

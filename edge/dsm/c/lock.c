@@ -1,6 +1,6 @@
 /* Locks (DSM clause 3.6). The tail of a lock is 1 + the rank that is last in its queue, in the lowest 8 bits; when it
  * is free these are zero, and the others are a number that no other unlock has used, or zero before the first. The hash
- * beside the vector is of that number and the vector, so that both can be read at once with the swap of the tail: a
+ * beside vector and news is of that number and of both, so that they can be read at once with the swap of the tail: a
  * fence would cost a round trip. */
 #include "rank.h"
 
@@ -15,7 +15,7 @@ static void check_lock(const char *what, int number, bool held)
 	know.held[number] = !held;
 }
 
-/* Reads the hash and vector of a lock, and waits for all that was posted. */
+/* Reads hash, vector and news of a lock, and waits for all that was posted. */
 static void read_vector(int home, size_t at)
 {
 	net_read(home, CONTROL, lay.got, at + 8, 8 + vector_news());
@@ -31,7 +31,7 @@ static uint64_t hash(uint64_t tail, size_t vector)
 	return h;
 }
 
-/* Waits for a lock behind another rank, which grants it. The vector is in lay.granted then. */
+/* Waits for a lock behind another rank, which grants it. Vector and news are in lay.granted then. */
 static void await(int number, int last)
 {
 	int from;
@@ -65,14 +65,15 @@ void dsm_lock(int number)
 	} else if (tail != 0 && load(lay.got) != hash(tail, vector)) {
 		read_vector(home, at); /* the first was read before the swap */
 		if (load(lay.got) != hash(tail, vector))
-			broken(home, "lock %d is free, and its vector is of another time", number);
+			broken(home, "lock %d is free, and its vector or news are of another time", number);
 	}
 	stats.locks++;
 	stats.lock_ns += now_ns() - start;
 	acquire(vector, false);
 }
 
-/* Makes what is known here ready to be written elsewhere, with the end of this rank's log and the hash for a tail. */
+/* Makes what is known here ready to be written elsewhere: the vector, the news, which are this rank and the end of its
+ * log, and in front of both their hash for a tail. */
 static void publish(uint64_t tail)
 {
 	net_free();

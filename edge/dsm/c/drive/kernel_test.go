@@ -47,7 +47,7 @@ func TestKernels(t *testing.T) {
 func TestMixedStudy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	program, err := splash.ProgramInC(filepath.Join(os.Getenv("DSMTEST"), "kernel"))
+	program, err := splash.ProgramInC(filepath.Join(os.Getenv("DSMTEST"), "kernel"), "kernel")
 	must(t, err)
 	spec := splash.Spec{Cut: true, Kill: true, Program: program}
 	for _, name := range splash.Mixed {
@@ -67,6 +67,32 @@ func TestMixedStudy(t *testing.T) {
 	for _, k := range res.Kills {
 		if !strings.Contains(k.Error, "dsm: rank 2 on host2 was lost") {
 			t.Errorf("%+v", k)
+		}
+	}
+}
+
+// The steps in C of edgestudy splash --costs, the first of which has a goal. The program is there without sanitizers
+// alone.
+func TestCostsInC(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	program, err := splash.ProgramInC(filepath.Join(os.Getenv("DSMTEST"), "../plain/cost"), "cost")
+	must(t, err)
+	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}})
+	res, err := splash.Run(ctx, c, splash.Spec{Costs: 20, CostsInC: program}, func(string, float64) {})
+	must(t, err)
+	var inC []splash.Step
+	for _, s := range res.Steps {
+		if strings.HasSuffix(s.What, ", in C") {
+			inC = append(inC, s)
+		}
+	}
+	if len(inC) != 5 || inC[0].What != "fault and fetch of a page, in C" || inC[0].Goal != 2.5 {
+		t.Errorf("%+v", inC)
+	}
+	for _, s := range inC {
+		if s.Time <= 0 || s.Base <= 0 {
+			t.Errorf("%+v", s)
 		}
 	}
 }

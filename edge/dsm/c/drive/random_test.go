@@ -12,7 +12,8 @@ import (
 
 // program is a random program without data races: test/random.c has the same, so that ranks in C and in Go run it
 // together. At each phase every element of plain arrays has at most one writer, and those without are read by all; each
-// set of elements of locked is changed under its lock alone.
+// set of elements of locked is changed under its lock alone, and over, with an element on each page, under one that is
+// held over barriers.
 type program struct {
 	m                                 *dsm.Memory
 	seed                              uint64
@@ -21,7 +22,13 @@ type program struct {
 	words                             dsm.Array[uint64]
 	odd                               dsm.Array[[3]uint16]
 	locked                            dsm.Array[uint32]
+	over                              dsm.Array[uint64]
 }
+
+const (
+	overLock  = 7
+	overPages = 4
+)
 
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
@@ -74,6 +81,7 @@ func newProgram(m *dsm.Memory, seed uint64) *program {
 	p.words = dsm.Alloc[uint64](m, p.plain, p.homes(1))
 	p.odd = dsm.Alloc[[3]uint16](m, p.plain, p.homes(2))
 	p.locked = dsm.Alloc[uint32](m, p.each*p.sets*97, p.homes(3))
+	p.over = dsm.Alloc[uint64](m, 512*overPages, p.homes(4))
 	return p
 }
 
@@ -119,6 +127,72 @@ func (p *program) critical(set int) error {
 	return nil
 }
 
+// holder is the rank that has the lock of over during the barrier of a phase; Ranks: none.
+func (p *program) holder(phase int) int { return int(p.hash(17, phase, 0, 0) % uint64(p.m.Ranks()+1)) }
+
+// held is how often it was taken in the phases before.
+func (p *program) held(phase int) (n uint64) {
+	for ph := range phase {
+		if p.holder(ph) < p.m.Ranks() {
+			n++
+		}
+	}
+	return n
+}
+
+// hold takes the lock of over before the barrier of a phase, if that is this rank's turn, and changes half of over.
+func (p *program) hold(phase int) error {
+	if p.holder(phase) != p.m.Rank() {
+		return nil
+	}
+	p.m.Lock(overLock)
+	n := p.held(phase)
+	for i := range overPages {
+		if got := p.over.At(512 * i); got != n {
+			return fmt.Errorf("seed %d, phase %d, over %d: %d, want %d", p.seed, phase, i, got, n)
+		}
+	}
+	for i := range overPages / 2 {
+		p.over.Set(512*i, n+1)
+	}
+	return nil
+}
+
+// let changes the other half behind the barrier, if this rank has the lock, and gives it back.
+func (p *program) let(phase int) {
+	if phase < 0 || p.holder(phase) != p.m.Rank() {
+		return
+	}
+	for i := overPages / 2; i < overPages; i++ {
+		p.over.Set(512*i, p.held(phase)+1)
+	}
+	p.m.Unlock(overLock)
+}
+
+// early is whether the lock goes back at once in a phase, and not behind everything else.
+func (p *program) early(phase int) bool { return p.hash(18, phase, 0, 0)%2 == 0 }
+
+// phase is what a rank does up to a barrier.
+func (p *program) phase(phase int) error {
+	if p.early(phase) {
+		p.let(phase - 1)
+	}
+	for i := range p.plain {
+		if err := p.element(i, phase); err != nil {
+			return err
+		}
+	}
+	for k := range p.rounds {
+		if err := p.critical(p.set(p.m.Rank(), phase, k)); err != nil {
+			return err
+		}
+	}
+	if !p.early(phase) {
+		p.let(phase - 1)
+	}
+	return p.hold(phase)
+}
+
 func (p *program) set(rank, phase, k int) int { return int(p.hash(5, rank, phase, k) % uint64(p.sets)) }
 
 // sums compares all sets with what all ranks together must have added.
@@ -137,6 +211,12 @@ func (p *program) sums() error {
 			return fmt.Errorf("seed %d: set %d is %d at the end, want %d", p.seed, set, got, want[set])
 		}
 	}
+	p.m.Lock(overLock)
+	last := p.over.At(512 * (overPages - 1))
+	p.m.Unlock(overLock)
+	if last != p.held(p.phases) {
+		return fmt.Errorf("seed %d: over is %d at the end, want %d", p.seed, last, p.held(p.phases))
+	}
 	return nil
 }
 
@@ -146,21 +226,16 @@ func random(seed, programs uint64) func(*dsm.Memory) error {
 		for s := seed; s < seed+programs; s++ {
 			p := newProgram(m, s)
 			for phase := range p.phases {
-				for i := range p.plain {
-					if err := p.element(i, phase); err != nil {
-						return err
-					}
-				}
-				for k := range p.rounds {
-					if err := p.critical(p.set(m.Rank(), phase, k)); err != nil {
-						return err
-					}
+				if err := p.phase(phase); err != nil {
+					return err
 				}
 				m.Barrier()
 			}
+			p.let(p.phases - 1)
 			if err := p.sums(); err != nil {
 				return err
 			}
+			m.Barrier() // nobody holds the lock of over over a barrier of the next, while others look at this one's
 		}
 		return nil
 	}
@@ -177,7 +252,7 @@ func (w *world) runRandom(name string, ranks int, inC func(rank int) bool, seed,
 				strconv.FormatUint(programs, 10), strconv.Itoa(log)))
 			continue
 		}
-		c := dsm.Config{Ranks: ranks, Size: 4 << 20, Locks: 8, Log: log}
+		c := dsm.Config{Ranks: ranks, Size: 4 << 20, Locks: overLock + 1, Log: log}
 		waits = append(waits, w.inGo(name, rank, c, random(seed, programs)))
 	}
 	for _, p := range processes {

@@ -1,7 +1,8 @@
 /*
  * In place of net.c, join.c and leave.c: a network between processes of one host that does anything that fences allow.
  * What was posted takes effect at any time until it is waited for, in any order but that of fences, word by word, and
- * its bytes are taken when it does. CHAOS names a file that all ranks of a run share, and CHAOS_SEED a number.
+ * its bytes are taken when it does. CHAOS names a file that all ranks of a run share, and CHAOS_SEED a number. With
+ * CHAOS_LATE changes of pages take effect only when they are waited for.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -13,7 +14,7 @@
 
 #include "net.h"
 
-enum { RANKS = 8, RING = 256, POSTED = 4096 };
+enum { RANKS = 8, RING = 256 };
 
 /* Notifications from one rank to another, in order. */
 struct ring {
@@ -24,7 +25,7 @@ struct ring {
 static struct shared {
 	struct { int pid, data, ctl; unsigned ready; } rank[RANKS];
 	struct ring ring[RANKS][RANKS]; /* to, from */
-	unsigned over, failed;
+	unsigned over, failed, met;
 } *all;
 
 static unsigned char *memory[RANKS][2]; /* of each rank, by area */
@@ -38,10 +39,11 @@ static struct order {
 	uint64_t operand, compare;
 	uint32_t note;
 	bool fenced;
-} posted[POSTED];
+} posted[MOST_POSTED];
 static int nposted;
 static bool answered;
 static unsigned slow; /* microseconds */
+static bool late;
 
 struct net net;
 
@@ -123,7 +125,7 @@ static bool some(void)
 {
 	if (nposted == 0)
 		return false;
-	int i = (int)draw((unsigned)nposted);
+	int i = late ? nposted - 1 : (int)draw((unsigned)nposted);
 	for (int j = 0; posted[i].fenced && j < i; j++)
 		if (posted[j].rank == posted[i].rank) {
 			i = j; /* that one first; it may be fenced itself */
@@ -141,11 +143,13 @@ static void post(struct order o)
 		perform(&o);
 		return;
 	}
-	if (nposted == POSTED)
+	if (nposted == MOST_POSTED)
 		net_wait();
 	stats.operations++;
 	posted[nposted++] = o;
-	while (draw(4) == 0 && some())
+	if (late && o.area == CONTROL)
+		some();
+	while (!late && draw(4) == 0 && some())
 		;
 }
 
@@ -178,6 +182,7 @@ void net_wait(void)
 	while (some())
 		;
 	know.owing = false;
+	know.wrote = 0;
 }
 
 void net_answer(void)
@@ -241,7 +246,7 @@ static void *region(int pid, int fd, size_t size)
 
 void join(int memfd)
 {
-	const char *path = getenv("CHAOS"), *seed = getenv("CHAOS_SEED"), *late = getenv("CHAOS_SLOW");
+	const char *path = getenv("CHAOS"), *seed = getenv("CHAOS_SEED"), *delay = getenv("CHAOS_SLOW");
 	int f = path == NULL ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	int ctl = memfd_create("control", MFD_CLOEXEC), data = dup(memfd);
 	if (conf.ranks > RANKS || f < 0 || ftruncate(f, sizeof *all) != 0 || ctl < 0 || data < 0 ||
@@ -251,7 +256,8 @@ void join(int memfd)
 	if (all == MAP_FAILED)
 		fail("chaos: mmap");
 	farewell = tell;
-	slow = late == NULL ? 0 : (unsigned)atoi(late);
+	slow = delay == NULL ? 0 : (unsigned)atoi(delay);
+	late = getenv("CHAOS_LATE") != NULL;
 	dice = mix((seed == NULL ? 0 : (uint64_t)atoll(seed)) * RANKS + (uint64_t)conf.rank);
 	all->rank[conf.rank].pid = getpid();
 	all->rank[conf.rank].data = data;
@@ -267,6 +273,18 @@ void join(int memfd)
 	__atomic_add_fetch(&all->over, 1, __ATOMIC_ACQ_REL);
 	while (__atomic_load_n(&all->over, __ATOMIC_ACQUIRE) % (unsigned)conf.ranks != 0)
 		idle(); /* all have mapped all */
+}
+
+/* Waits until all ranks are here, by themselves: nothing that is posted takes effect meanwhile. */
+void outside(void); /* test/behind.c */
+void outside(void)
+{
+	unsigned n = (unsigned)conf.ranks, until = (__atomic_fetch_add(&all->met, 1, __ATOMIC_ACQ_REL) / n + 1) * n;
+	while (__atomic_load_n(&all->met, __ATOMIC_ACQUIRE) < until) {
+		if (__atomic_load_n(&all->failed, __ATOMIC_ACQUIRE))
+			_exit(DSM_FAILED);
+		sched_yield();
+	}
 }
 
 void watch(void)

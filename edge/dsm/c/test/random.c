@@ -2,8 +2,11 @@
  * tests have the same programs in Go (drive/random_test.go), for runs in which some ranks are in C and others in Go. */
 #include "test.h"
 
+enum { OVER_LOCK = 7, OVER = 4 };
+
 /* A program. At each phase every element of plain arrays has at most one writer, and those without are read by all;
- * each set of elements of locked is changed under its lock alone. */
+ * each set of elements of locked is changed under its lock alone, and over, with an element on each page, under one
+ * that is held over barriers. */
 struct program {
 	uint64_t seed;
 	int ranks, me, phases, plain, sets, each, rounds; /* each: elements of a set, far apart */
@@ -11,6 +14,7 @@ struct program {
 	uint64_t *words;
 	uint16_t (*odd)[3];
 	uint32_t *locked;
+	uint64_t *over;
 };
 
 static uint64_t hash(const struct program *p, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
@@ -58,6 +62,7 @@ static struct program make(uint64_t seed)
 	p.words = dsm_alloc((size_t)p.plain, 8, home(&p, 1));
 	p.odd = dsm_alloc((size_t)p.plain, 6, home(&p, 2));
 	p.locked = dsm_alloc((size_t)(p.each * p.sets * 97), 4, home(&p, 3));
+	p.over = dsm_alloc(512 * OVER, 8, home(&p, 4));
 	return p;
 }
 
@@ -111,6 +116,51 @@ static void critical(struct program *p, int set)
 	dsm_unlock(set);
 }
 
+/* The rank that has the lock of over during the barrier of a phase; ranks: none. */
+static int holder(const struct program *p, int phase)
+{
+	return (int)(hash(p, 17, (uint64_t)phase, 0, 0) % (uint64_t)(p->ranks + 1));
+}
+
+/* How often it was taken in the phases before. */
+static uint64_t held(const struct program *p, int phase)
+{
+	uint64_t n = 0;
+	while (--phase >= 0)
+		n += holder(p, phase) < p->ranks;
+	return n;
+}
+
+/* Takes the lock of over before the barrier of a phase, if that is this rank's turn, and changes half of over. */
+static void hold(struct program *p, int phase)
+{
+	if (holder(p, phase) != p->me)
+		return;
+	dsm_lock(OVER_LOCK);
+	uint64_t n = held(p, phase);
+	for (int i = 0; i < OVER; i++)
+		CHECK(p->over[512 * i] == n, "seed %llu, phase %d, over %d: %llu, want %llu", (unsigned long long)p->seed,
+		      phase, i, (unsigned long long)p->over[512 * i], (unsigned long long)n);
+	for (int i = 0; i < OVER / 2; i++)
+		p->over[512 * i] = n + 1;
+}
+
+/* Changes the other half behind the barrier, if this rank has the lock, and gives it back. */
+static void let(struct program *p, int phase)
+{
+	if (phase < 0 || holder(p, phase) != p->me)
+		return;
+	for (int i = OVER / 2; i < OVER; i++)
+		p->over[512 * i] = held(p, phase) + 1;
+	dsm_unlock(OVER_LOCK);
+}
+
+/* Whether the lock goes back at once in a phase, and not behind everything else. */
+static bool early(const struct program *p, int phase)
+{
+	return hash(p, 18, (uint64_t)phase, 0, 0) % 2 == 0;
+}
+
 static int set_of(const struct program *p, int rank, int phase, int k)
 {
 	return (int)(hash(p, 5, (uint64_t)rank, (uint64_t)phase, (uint64_t)k) % (uint64_t)p->sets);
@@ -130,23 +180,36 @@ static void sums(struct program *p)
 		CHECK(*at(p, set, 0) == want, "seed %llu: set %d is %u at the end, want %u", (unsigned long long)p->seed, set,
 		      *at(p, set, 0), want);
 	}
+	dsm_lock(OVER_LOCK);
+	CHECK(p->over[512 * (OVER - 1)] == held(p, p->phases), "seed %llu: over is %llu at the end, want %llu",
+	      (unsigned long long)p->seed, (unsigned long long)p->over[512 * (OVER - 1)],
+	      (unsigned long long)held(p, p->phases));
+	dsm_unlock(OVER_LOCK);
 }
 
 int main(int argc, char **argv)
 {
-	dsm_config c = { .size = sizeof c, .memory = 4 << 20, .locks = 8, .log = (int)argument(argc, argv, 3, 0) };
+	dsm_config c = { .size = sizeof c, .memory = 4 << 20, .locks = OVER_LOCK + 1,
+		.log = (int)argument(argc, argv, 3, 0) };
 	dsm_init(&c);
 	uint64_t seed = (uint64_t)argument(argc, argv, 1, 1), n = (uint64_t)argument(argc, argv, 2, 1);
 	for (uint64_t end = seed + n; seed < end; seed++) {
 		struct program p = make(seed);
 		for (int phase = 0; phase < p.phases; phase++) {
+			if (early(&p, phase))
+				let(&p, phase - 1);
 			for (int i = 0; i < p.plain; i++)
 				element(&p, i, phase);
 			for (int k = 0; k < p.rounds; k++)
 				critical(&p, set_of(&p, p.me, phase, k));
+			if (!early(&p, phase))
+				let(&p, phase - 1);
+			hold(&p, phase);
 			dsm_barrier();
 		}
+		let(&p, p.phases - 1);
 		sums(&p);
+		dsm_barrier(); /* nobody holds the lock of over over a barrier of the next, while others look at this one's */
 	}
 	dsm_stats s;
 	dsm_get_stats(&s);
