@@ -119,7 +119,7 @@ func All() []Scenario {
 	return slices.Concat(networkScenarios(), linkScenarios(), hostScenarios(), memoryScenarios(), nicScenarios(),
 		adversaryScenarios(), accountScenarios(), shareScenarios(),
 		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios(), spaceScenarios(), messageScenarios(),
-		redirectionScenarios(), strictScenarios(), routedScenarios(), markScenarios())
+		redirectionScenarios(), strictScenarios(), earlyScenarios(), routedScenarios(), markScenarios())
 }
 
 func networkScenarios() []Scenario {

@@ -98,8 +98,8 @@ struct conns {
 struct edge_remote {
 	edge_conn *c;
 	uint64_t key, size;
-	uint32_t perm, number;
-	bool revoked, held; /* held: the program knows of it */
+	uint32_t perm, number, held; /* held: so often the program has it */
+	bool revoked;
 	edge_remote *next;
 	char name[MAX_NAME + 1];
 };

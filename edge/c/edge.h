@@ -240,10 +240,12 @@ EDGE_API int edge_export_revoke(edge_export *export_, int timeout_ms);
 EDGE_API edge_region *edge_export_memory(const edge_export *export_);
 EDGE_API size_t edge_export_offset(const edge_export *export_);
 EDGE_API const char *edge_export_name(const edge_export *export_);
+EDGE_API void edge_export_free(edge_export *export_); /* before its connection's end: one that was revoked */
 
 /* Waits until the peer exports memory under that name; of several, the newest. It belongs to the connection and is
- * freed with it. */
+ * freed with it, or by as many calls of edge_remote_free as of edge_import that returned it. */
 EDGE_API int edge_import(edge_conn *conn, const char *name, edge_remote **remote, int timeout_ms);
+EDGE_API void edge_remote_free(edge_remote *remote);
 EDGE_API uint64_t edge_remote_size(const edge_remote *remote);
 EDGE_API int edge_remote_perm(const edge_remote *remote);
 

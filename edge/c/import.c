@@ -13,13 +13,13 @@ static void drop_old(edge_conn *c, const char *name)
 	for (edge_remote **at = &c->memory.remotes, *r; (r = *at) != NULL;) {
 		if (!r->revoked && strcmp(r->name, name) == 0)
 			of_name++;
-		if (!r->revoked && (r->held || of_name <= OF_ONE_NAME)) {
+		if (!r->revoked && (r->held > 0 || of_name <= OF_ONE_NAME)) {
 			at = &r->next;
 			continue;
 		}
 		*at = r->next;
 		c->memory.nremotes--;
-		if (r->held) {
+		if (r->held > 0) {
 			r->next = c->memory.withdrawn;
 			c->memory.withdrawn = r;
 		} else
@@ -71,8 +71,6 @@ edge_remote *remote_find(edge_conn *c, const char *name)
 	edge_remote *r = c->memory.remotes;
 	while (r != NULL && (r->revoked || strcmp(r->name, name) != 0))
 		r = r->next;
-	if (r != NULL)
-		r->held = true;
 	return r;
 }
 
@@ -107,9 +105,25 @@ int edge_import(edge_conn *c, const char *name, edge_remote **remote, int timeou
 	if (err == EDGE_ERR_TIMEOUT)
 		fail(err, "%s exports no memory named \"%s\"; start what exports it there, or check the name (edgectl export)",
 		     c->who.peer, name);
-	if (err == 0)
+	if (err == 0) {
+		w.found->held++;
 		*remote = w.found;
+	}
 	return leave(c->d, err);
+}
+
+void edge_remote_free(edge_remote *r)
+{
+	edge_conn *c = r->c;
+	enter(c->d);
+	if (--r->held == 0 && r->revoked) {
+		edge_remote **at = &c->memory.withdrawn;
+		while (*at != r)
+			at = &(*at)->next;
+		*at = r->next;
+		free(r);
+	}
+	leave(c->d, 0);
 }
 
 uint64_t edge_remote_size(const edge_remote *r)
@@ -275,6 +289,18 @@ int edge_export_revoke(edge_export *e, int timeout_ms)
 	c->work.calls++;
 	err = await(d, a, until);
 	return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
+}
+
+void edge_export_free(edge_export *e)
+{
+	edge_device *d = e->c->d;
+	edge_export **at = &e->c->memory.exports;
+	enter(d);
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
+	free(e);
+	leave(d, 0);
 }
 
 edge_region *edge_export_memory(const edge_export *e)

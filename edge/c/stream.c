@@ -110,6 +110,7 @@ static edge_remote *peer_ring(edge_stream *s)
 		stream_cut(s, EDGE_ERR_STREAM);
 		return NULL;
 	}
+	r->held++;
 	return s->peer = r;
 }
 

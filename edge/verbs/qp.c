@@ -108,9 +108,8 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	a->cap.max_send_sge = a->cap.max_recv_sge = MAX_SGE;
 	q->init = *a;
 	q->sq.room = a->cap.max_send_wr;
-	q->rq.room = ring_size(a->cap.max_recv_wr);
 	q->sq.ring = calloc(q->sq.room, sizeof *q->sq.ring);
-	q->rq.ring = calloc(q->rq.room, sizeof *q->rq.ring);
+	bool ok = recv_open(q, a->cap.max_recv_wr) && q->sq.ring != NULL;
 	q->srq = (struct srq *)a->srq;
 	q->qp = (struct ibv_qp){ .context = pd->context, .qp_context = a->qp_context, .pd = pd, .send_cq = a->send_cq,
 		.recv_cq = a->recv_cq, .srq = a->srq, .state = IBV_QPS_RESET, .qp_type = a->qp_type };
@@ -118,7 +117,7 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	pthread_cond_init(&q->qp.cond, NULL);
 	lock();
 	int err = ud ? peers_open() : 0;
-	bool ok = err == 0 && q->sq.ring != NULL && q->rq.ring != NULL && number(q);
+	ok = ok && err == 0 && number(q);
 	if (ok) {
 		((struct pd *)pd)->refs++;
 		((struct cq *)a->send_cq)->users++;
@@ -133,7 +132,7 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	if (err != 0)
 		say("no queue pair for datagrams: %s", edge_message(err));
 	free(q->sq.ring);
-	free(q->rq.ring);
+	free(q->rq.all);
 	free(q);
 	errno = ENOMEM;
 	return NULL;
@@ -211,11 +210,8 @@ static bool reset(struct qp *q)
 	for (unsigned i = q->sq.tail; i != q->sq.head; i++)
 		if (q->sq.ring[i % q->sq.room].pending == 0)
 			send_drop(&q->sq.ring[i % q->sq.room]);
-	for (unsigned i = q->rq.tail; i != q->rq.head; i++)
-		if (!q->rq.ring[i % q->rq.room].posted)
-			stage_put(q->rq.ring[i % q->rq.room].stage);
 	q->sq.head = q->sq.next = q->sq.tail = 0;
-	q->rq.head = q->rq.next = q->rq.tail = 0;
+	rq_reset(&q->rq);
 	cq_forget((struct cq *)q->qp.send_cq, q->qp.qp_num);
 	cq_forget((struct cq *)q->qp.recv_cq, q->qp.qp_num);
 	return q->pending == 0;
@@ -275,7 +271,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 		return 0; /* libedge may name it yet */
 	free(q->batch);
 	free(q->sq.ring);
-	free(q->rq.ring);
+	free(q->rq.all);
 	free(q);
 	return 0;
 }

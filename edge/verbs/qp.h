@@ -31,11 +31,11 @@ struct recv {
 	struct work work;
 	struct qp *qp;         /* NULL: of srq */
 	struct srq *srq;
-	struct recv *next;     /* of those that are free, or wait */
+	struct recv *next;     /* of those that are unused, or wait */
 	uint64_t wr_id;
 	uint32_t size, imm;
 	uint8_t nsge;
-	bool posted, done, has_imm, tells;
+	bool posted, has_imm, tells;
 	int err;               /* as in struct send */
 	struct stage *stage;
 	struct ibv_sge sge[MAX_SGE];
@@ -47,7 +47,15 @@ struct sq { /* answers: reads and atomics under way */
 	unsigned room, head, next, tail, answers;
 	bool busy;
 };
-struct rq { struct recv *ring; unsigned room, head, next, tail; };
+
+/* A receive queue: what is not unused and not libedge's waits. */
+struct fifo { struct recv *first, **last; };
+struct rq {
+	struct recv *all, *unused;
+	unsigned room, lent;   /* lent: that libedge has */
+	struct fifo back;      /* what libedge gave back without a message; before what waits */
+	struct fifo waiting;
+};
 
 enum linking { ALONE, AWAITED, DIALLING, LINKED, BROKEN };
 struct link { /* link.c */
@@ -80,8 +88,8 @@ struct qp {
 struct srq {
 	struct ibv_srq srq;
 	edge_queue *queue;
-	struct recv *all, *unused, *waiting, **last_waiting;
-	unsigned room, posted, limit, users, pending, told;
+	struct rq rq;
+	unsigned posted, limit, users, told;
 };
 
 #define PD(q) ((struct pd *)(q)->qp.pd)
@@ -102,7 +110,14 @@ void send_flush(struct qp *q);
 void send_drop(struct send *s);  /* frees what it has */
 
 /* recv.c */
+bool rq_open(struct rq *rq, unsigned room, struct recv like); /* false: there is no memory */
+void rq_reset(struct rq *rq);              /* what libedge does not have is unused */
+struct fifo *rq_first(struct rq *rq);      /* where what is posted next is the first */
+struct recv *rq_take(struct rq *rq);       /* takes that; NULL: nothing waits */
+void rq_put(struct fifo *f, struct recv *r);
+void rq_unuse(struct rq *rq, struct recv *r);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad); /* unlocked */
+bool recv_open(struct qp *q, unsigned room); /* of its own; false: there is no memory */
 void recv_issue(struct qp *q);
 void recv_flush(struct qp *q);
 int recv_fill(struct recv *r, const struct ibv_recv_wr *wr); /* 0 or an errno */

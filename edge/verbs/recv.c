@@ -1,6 +1,7 @@
 /* Receive buffers. They complete in the order of the messages. When the peer goes away they stay posted, as on a NIC,
- * until the program puts the queue pair into error. Before it is linked they wait in the ring. */
+ * until the program puts the queue pair into error. Before it is linked they wait here. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "qp.h"
@@ -24,25 +25,67 @@ void recv_report(struct recv *r, struct qp *q)
 		qp_error(q);
 }
 
-static void retire(struct qp *q)
+bool rq_open(struct rq *rq, unsigned room, struct recv like)
 {
-	struct rq *rq = &q->rq;
-	while (rq->tail != rq->next && rq->ring[rq->tail % rq->room].done)
-		recv_report(&rq->ring[rq->tail++ % rq->room], q);
+	*rq = (struct rq){ .room = room, .all = calloc(room > 0 ? room : 1, sizeof *rq->all) };
+	for (unsigned i = 0; rq->all != NULL && i < room; i++)
+		rq->all[i] = like;
+	rq_reset(rq);
+	return rq->all != NULL;
+}
+
+void rq_reset(struct rq *rq)
+{
+	rq->unused = NULL;
+	rq->back.last = &rq->back.first;
+	rq->waiting.last = &rq->waiting.first;
+	*rq->back.last = *rq->waiting.last = NULL;
+	for (unsigned i = rq->all != NULL ? rq->room : 0; i-- > 0;) {
+		struct recv *r = &rq->all[i];
+		if (r->posted)
+			continue; /* it belongs to libedge yet */
+		stage_put(r->stage);
+		r->stage = NULL;
+		rq_unuse(rq, r);
+	}
+}
+
+struct fifo *rq_first(struct rq *rq)
+{
+	return rq->back.first != NULL ? &rq->back : &rq->waiting;
+}
+
+struct recv *rq_take(struct rq *rq)
+{
+	struct fifo *f = rq_first(rq);
+	struct recv *r = f->first;
+	if (r != NULL && (f->first = r->next) == NULL)
+		f->last = &f->first;
+	return r;
+}
+
+void rq_put(struct fifo *f, struct recv *r)
+{
+	r->next = NULL;
+	*f->last = r;
+	f->last = &r->next;
+}
+
+void rq_unuse(struct rq *rq, struct recv *r)
+{
+	r->next = rq->unused;
+	rq->unused = r;
 }
 
 void recv_flush(struct qp *q)
 {
 	struct rq *rq = &q->rq;
-	for (unsigned i = rq->tail; i != rq->head; i++) {
-		struct recv *r = &rq->ring[i % rq->room];
-		if (r->posted || r->done)
-			continue;
+	for (struct recv *r; rq->lent == 0 && (r = rq_take(rq)) != NULL; rq_unuse(rq, r)) {
+		stage_put(r->stage);
+		r->stage = NULL;
 		r->err = IBV_WC_WR_FLUSH_ERR;
-		r->done = true;
+		recv_report(r, q);
 	}
-	rq->next = rq->head;
-	retire(q);
 }
 
 void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
@@ -61,21 +104,30 @@ void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
 	r->stage = NULL;
 }
 
-/* A buffer of a queue pair's own is ours again. */
+/* A buffer of a queue pair's own is ours again. One that was refused for its pieces is posted anew without, behind
+ * those that libedge has: the daemon has taken them, and they get the next messages. */
 static void received(struct work *w, const edge_completion *c)
 {
 	struct recv *r = (struct recv *)w;
 	struct qp *q = r->qp;
 	q->pending--;
+	q->rq.lent--;
 	recv_take(r, PD(q), c);
-	if (c->err != 0 && c->err != EDGE_ERR_TOO_LONG && c->err != EDGE_ERR_QUOTA && q->qp.state != IBV_QPS_ERR)
-		return; /* the connection has ended: see above */
-	r->done = true;
+	if (c->err != 0 && c->err != EDGE_ERR_TOO_LONG && q->qp.state != IBV_QPS_ERR) {
+		rq_put(&q->rq.back, r); /* refused; or the connection has ended: see above */
+	} else {
+		recv_report(r, q);
+		rq_unuse(&q->rq, r);
+	}
 	if (q->qp.state == IBV_QPS_ERR)
 		recv_flush(q);
 	else
-		retire(q);
-	recv_issue(q);
+		recv_issue(q);
+}
+
+bool recv_open(struct qp *q, unsigned room)
+{
+	return rq_open(&q->rq, room, (struct recv){ .work.done = received, .qp = q });
 }
 
 bool recv_room(unsigned posted, unsigned most)
@@ -125,19 +177,20 @@ int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue)
 void recv_issue(struct qp *q)
 {
 	struct rq *rq = &q->rq;
-	while (rq->next != rq->head && q->link.state == LINKED && recv_room(rq->next - rq->tail, OF_ONE)) {
-		struct recv *r = &rq->ring[rq->next % rq->room];
+	struct recv *r;
+	while ((r = rq_first(rq)->first) != NULL && q->link.state == LINKED && recv_room(rq->lent, OF_ONE)) {
 		int err = recv_post(r, PD(q), link_receiving(q), NULL);
-		if (err == EDGE_ERR_AGAIN)
-			break;
-		rq->next++;
-		if (err == 0)
+		if (err < 0 || (err > 0 && rq->lent > 0))
+			return; /* no room, or the connection has ended: it stays posted. What is wrong is told in its turn */
+		rq_take(rq);
+		if (err == 0) {
+			rq->lent++;
 			q->pending++;
-		if (err <= 0)
-			continue; /* or the connection has ended: it stays posted */
+			continue;
+		}
 		r->err = err;
-		r->done = true;
-		retire(q);
+		recv_report(r, q);
+		rq_unuse(rq, r);
 	}
 }
 
@@ -148,7 +201,7 @@ int recv_fill(struct recv *r, const struct ibv_recv_wr *wr)
 	r->wr_id = wr->wr_id;
 	r->nsge = (uint8_t)wr->num_sge;
 	r->size = r->imm = 0;
-	r->posted = r->done = r->has_imm = r->tells = false;
+	r->posted = r->has_imm = r->tells = false;
 	r->err = 0;
 	if (wr->num_sge > 0)
 		memcpy(r->sge, wr->sg_list, sizeof r->sge[0] * (size_t)wr->num_sge);
@@ -164,18 +217,14 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	if (qp->state == IBV_QPS_RESET || q->srq != NULL)
 		err = EINVAL;
 	for (; err == 0 && wr != NULL; wr = wr->next) {
-		if (rq->head - rq->tail == q->init.cap.max_recv_wr)
+		if (rq->unused == NULL)
 			progress();
-		if (rq->head - rq->tail == q->init.cap.max_recv_wr) {
-			err = ENOMEM;
-			break;
-		}
-		struct recv *r = &rq->ring[rq->head % rq->room];
-		*r = (struct recv){ .work.done = received, .qp = q };
-		err = recv_fill(r, wr);
+		struct recv *r = rq->unused;
+		err = r == NULL ? ENOMEM : recv_fill(r, wr);
 		if (err != 0)
 			break;
-		rq->head++;
+		rq->unused = r->next;
+		rq_put(&rq->waiting, r);
 	}
 	if (err != 0)
 		*bad = wr;

@@ -149,7 +149,10 @@ static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **ma
 	if (!part || all.end - all.start > (heap ? MOST_HEAP : MOST_ALLOCATION) || all.end < end || our_stack(from, to))
 		return take(dev, start, end, made);
 	if (!heap && end - start <= FEW_PAGES && sparse(all.start, all.end)) {
-		uintptr_t low_part = start & -(uintptr_t)MOST_HEAP, high_part = (end + MOST_HEAP - 1) & -(uintptr_t)MOST_HEAP;
+		uintptr_t low_part = all.start + (start - all.start) / MOST_HEAP * MOST_HEAP;
+		uintptr_t high_part = all.start + (end - all.start + MOST_HEAP - 1) / MOST_HEAP * MOST_HEAP;
+		if (high_part < all.end && all.end - high_part < MOST_HEAP)
+			high_part = all.end; /* the last part is the longer one */
 		from = low_part > from ? low_part : from;
 		to = high_part < to ? high_part : to;
 	}

@@ -6,23 +6,25 @@
 
 enum { DEEPEST = 2048 }; /* of the receives that libedge has, which all queues share */
 
+static void unuse(struct srq *s, struct recv *r)
+{
+	s->posted--;
+	rq_unuse(&s->rq, r);
+}
+
 void srq_issue(struct srq *s)
 {
-	for (struct recv *r; (r = s->waiting) != NULL && recv_room(s->pending, DEEPEST);) {
+	for (struct recv *r; (r = rq_first(&s->rq)->first) != NULL && recv_room(s->rq.lent, DEEPEST);) {
 		int err = recv_post(r, (struct pd *)s->srq.pd, NULL, s->queue);
 		if (err == EDGE_ERR_AGAIN)
 			return;
-		s->waiting = r->next;
-		if (s->waiting == NULL)
-			s->last_waiting = &s->waiting;
+		rq_take(&s->rq);
 		if (err == 0) {
-			s->pending++;
+			s->rq.lent++;
 			continue;
 		}
 		say("a buffer of a shared receive queue is lost: %s", err < 0 ? edge_message(err) : "it lies in no region");
-		r->next = s->unused;
-		s->unused = r;
-		s->posted--;
+		unuse(s, r);
 	}
 }
 
@@ -31,20 +33,16 @@ static void received(struct work *w, const edge_completion *c)
 	struct recv *r = (struct recv *)w;
 	struct srq *s = r->srq;
 	struct qp *q = c->conn != NULL ? link_qp(c->conn) : NULL;
-	s->pending--;
+	s->rq.lent--;
 	recv_take(r, (struct pd *)s->srq.pd, c);
 	if (c->err == EDGE_ERR_QUOTA && s->queue != NULL) { /* it is posted again, without pieces */
-		if ((r->next = s->waiting) == NULL)
-			s->last_waiting = &r->next;
-		s->waiting = r;
+		rq_put(&s->rq.back, r);
 		srq_issue(s);
 		return;
 	}
-	s->posted--;
 	if (q != NULL)
 		recv_report(r, q);
-	r->next = s->unused;
-	s->unused = r;
+	unuse(s, r);
 	if (s->limit > 0 && s->posted < s->limit) {
 		s->limit = 0;
 		async_tell(s->srq.context, IBV_EVENT_SRQ_LIMIT_REACHED, &s->srq, &s->told);
@@ -58,7 +56,7 @@ int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 	int err = 0;
 	lock();
 	for (; wr != NULL; wr = wr->next) {
-		struct recv *r = s->unused;
+		struct recv *r = s->rq.unused;
 		struct gathered g;
 		err = r == NULL ? ENOMEM : recv_fill(r, wr);
 		if (err == 0 && gather((struct pd *)srq->pd, r->sge, r->nsge, true, &g) != 0)
@@ -67,11 +65,9 @@ int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 			*bad = wr;
 			break;
 		}
-		s->unused = r->next;
+		s->rq.unused = r->next;
 		s->posted++;
-		r->next = NULL;
-		*s->last_waiting = r;
-		s->last_waiting = &r->next;
+		rq_put(&s->rq.waiting, r);
 	}
 	srq_issue(s);
 	unlock();
@@ -85,7 +81,7 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 		return NULL;
 	}
 	struct srq *s = calloc(1, sizeof *s);
-	if (s == NULL || (s->all = calloc(a->attr.max_wr, sizeof *s->all)) == NULL) {
+	if (s == NULL || !rq_open(&s->rq, a->attr.max_wr, (struct recv){ .work.done = received, .srq = s })) {
 		free(s);
 		errno = ENOMEM;
 		return NULL;
@@ -93,12 +89,6 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 	s->srq = (struct ibv_srq){ .context = pd->context, .srq_context = a->srq_context, .pd = pd };
 	pthread_mutex_init(&s->srq.mutex, NULL);
 	pthread_cond_init(&s->srq.cond, NULL);
-	s->room = a->attr.max_wr;
-	s->last_waiting = &s->waiting;
-	for (unsigned i = s->room; i-- > 0;) {
-		s->all[i] = (struct recv){ .work.done = received, .srq = s, .next = s->unused };
-		s->unused = &s->all[i];
-	}
 	lock();
 	int err = edge_queue_open(lib.dev, &s->queue, ASK_MS);
 	if (err == 0)
@@ -106,7 +96,7 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 	unlock();
 	if (err != 0) {
 		say("no receive queue: %s", edge_message(err));
-		free(s->all);
+		free(s->rq.all);
 		free(s);
 		errno = err == EDGE_ERR_LIMIT ? ENOMEM : EIO;
 		return NULL;
@@ -120,7 +110,7 @@ EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 	struct srq *s = (struct srq *)srq;
 	if (mask & IBV_SRQ_MAX_WR)
 		return EOPNOTSUPP; /* device_cap_flags do not promise it */
-	if ((mask & IBV_SRQ_LIMIT) && a->srq_limit > s->room)
+	if ((mask & IBV_SRQ_LIMIT) && a->srq_limit > s->rq.room)
 		return EINVAL;
 	lock();
 	if (mask & IBV_SRQ_LIMIT)
@@ -137,7 +127,7 @@ EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *a)
 {
 	struct srq *s = (struct srq *)srq;
 	lock();
-	*a = (struct ibv_srq_attr){ .max_wr = s->room, .max_sge = MAX_SGE, .srq_limit = s->limit };
+	*a = (struct ibv_srq_attr){ .max_wr = s->rq.room, .max_sge = MAX_SGE, .srq_limit = s->limit };
 	unlock();
 	return 0;
 }
@@ -152,11 +142,10 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 			err = EBUSY; /* a connection is about to end */
 		} else {
 			s->queue = NULL; /* nothing is posted any more */
-			s->waiting = NULL;
-			s->last_waiting = &s->waiting;
+			rq_reset(&s->rq);
 		}
 		int64_t until = now_ms() + ASK_MS;
-		while (err == 0 && s->pending > 0 && now_ms() < until) {
+		while (err == 0 && s->rq.lent > 0 && now_ms() < until) {
 			unlock();
 			wait_for(-1, 1);
 			lock();
@@ -166,13 +155,13 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 		if (err == 0)
 			((struct pd *)srq->pd)->refs--;
 	}
-	bool unused = s->pending == 0;
+	bool unused = s->rq.lent == 0;
 	unsigned told = s->told;
 	unlock();
 	if (err == 0)
 		async_wait(&srq->mutex, &srq->cond, &srq->events_completed, told);
 	if (err == 0 && unused) {
-		free(s->all);
+		free(s->rq.all);
 		free(s);
 	}
 	return err;

@@ -69,7 +69,7 @@ static struct qp *meant(const struct head *h)
 	if (q == NULL || q->qp.qp_num != h->to || q->qp.qp_type != IBV_QPT_UD || q->attr.qkey != h->key)
 		return NULL;
 	bool takes = q->qp.state == IBV_QPS_RTR || q->qp.state == IBV_QPS_RTS;
-	return takes && own_gid(&h->to_gid) >= 0 && q->rq.tail != q->rq.head ? q : NULL;
+	return takes && own_gid(&h->to_gid) >= 0 && q->rq.waiting.first != NULL ? q : NULL;
 }
 
 void ud_deliver(struct peer *from, char *bytes, size_t n)
@@ -81,13 +81,13 @@ void ud_deliver(struct peer *from, char *bytes, size_t n)
 	struct qp *q = meant(&h);
 	if (q == NULL)
 		return;
-	struct recv *r = &q->rq.ring[q->rq.tail % q->rq.room];
+	struct recv *r = q->rq.waiting.first;
 	size_t size = n - sizeof h;
 	struct gathered g;
 	int err = gather(PD(q), r->sge, r->nsge, true, &g);
 	if (err == 0 && g.size < GRH + size)
 		return; /* a peer that sends too much harms nobody but itself */
-	q->rq.next = ++q->rq.tail;
+	rq_unuse(&q->rq, rq_take(&q->rq));
 	uint8_t sl = 0;
 	if (err == 0) {
 		struct ibv_grh grh;

@@ -15,7 +15,7 @@ import (
 //	new [links=] [mtu=] [profile=] [window=] [held=] [super=] [shuffle=] [scheduler=] [sealed] [bytes=]
 //	        two nodes; each will export bytes of memory (65536)
 //	connect [ordered] [cold]        node 0 dials node 1, both export; then paths find their frame size, unless cold
-//	dial                            node 0 asks; run shows what comes of it, and node 1 accepts
+//	dial [held]                     node 0 asks; run shows what comes of it, and node 1 accepts, held: by accept
 //	write | read [node=0] [bytes=8] [at=0] [notify=] [backward] [forward]     an operation on the other node's memory
 //	compose [node=0] [bytes=640] [at=0]     begins a write that is composed, and names it by its operation
 //	wrote [node=0] op= [bytes=64] [at=0]    writes part of its memory anew, and marks it
@@ -74,7 +74,7 @@ func (s *script) dial() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.conn[0] = id
+	s.conn[0], s.verbs.heldBack = id, s.d.HasArg("held")
 }
 
 // export grants the memory of both nodes to the connection.

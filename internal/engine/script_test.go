@@ -234,8 +234,8 @@ func (s *script) events() {
 			case engine.EvIncoming:
 				s.printf("%s    node %d: request for %q", s.at(), i, ev.Service)
 				s.conn[i] = ev.Conn
-				if err := n.e.Accept(s.r.now, ev.Conn, nil); err != nil {
-					s.t.Fatal(err)
+				if !s.verbs.heldBack {
+					s.accept()
 				}
 			case engine.EvConnected:
 				s.printf("%s    node %d: connected", s.at(), i)

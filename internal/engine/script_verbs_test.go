@@ -15,6 +15,7 @@ import (
 //	connect absent                  the exported memory of both nodes misses until the command resident
 //	resident [node=1]               it has come
 //	post [node=1] [bytes=64]        a buffer for messages
+//	accept                          node 1 answers a dial that is held
 //	send [node=0] [bytes=8] [strict] [notify=] [backward] [forward]     a message
 //	atomic [node=0] [at=0] add= | swap= | cas= [compare=]    on 8 bytes of the other node's memory
 //	redirect [node=1] at= bytes=    what arrives there goes to other memory, which verify compares
@@ -22,6 +23,7 @@ import (
 //	rekey [node=0]                  begins an exchange of fresh keys
 func init() {
 	scriptCommands["post"], scriptCommands["send"] = (*script).post, (*script).send
+	scriptCommands["accept"] = (*script).accept
 	scriptCommands["atomic"] = (*script).atomic
 	scriptCommands["redirect"], scriptCommands["endredirect"] = (*script).redirect, (*script).endRedirect
 	scriptCommands["resident"] = (*script).resident
@@ -34,6 +36,7 @@ type message struct{ sent, buffer []byte }
 // scriptVerbs is what these commands keep.
 type scriptVerbs struct {
 	absent   [2]*missing // of the exported memory, by node
+	heldBack bool        // requests are accepted by a command
 	posted   [2]int
 	sends    [2]int // by the node that sends
 	messages [2][]message
@@ -55,6 +58,12 @@ func (s *script) post() {
 	s.printf("buffer %d", v.posted[node])
 	v.of(node, v.posted[node]).buffer = s.r.post(node, s.conn[node], 0, uint64(v.posted[node]), s.num("bytes", 64))
 	v.posted[node]++
+}
+
+func (s *script) accept() {
+	if err := s.r.n[1].e.Accept(s.r.now, s.conn[1], nil); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *script) send() {

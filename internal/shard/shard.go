@@ -114,6 +114,7 @@ type idleness struct {
 	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
 	alarm      alarm     // ends sleeps in time; its fields are the token holder's
 	sleepWords bool      // the clients have been told to ring
+	hurries    bool      // the thread has a short slice
 	busy       bool      // the latest iteration found something to do: there may be more
 	quiet      mono.Time // when the next timer is due; until then only arrivals make work
 	looks      int       // how often an iteration looks for arrivals while quiet
@@ -197,8 +198,10 @@ func (s *Shard) work() (sleep bool) {
 		case actPoll:
 			now = mono.Now()
 		case actYield:
+			s.hurry(false)
 			now = s.giveWay(now)
 		case actBlock:
+			s.hurry(s.idle.wait.core.At(now))
 			if s.prepareSleep(now, &s.idle.threadSet) {
 				s.idle.wait.asleep = now
 				return true

@@ -69,3 +69,25 @@ const looksFor = 3 * time.Microsecond
 //
 //go:noinline
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// hurriedSlice is the least slice that Linux takes.
+const hurriedSlice = 100 * time.Microsecond
+
+// hurry has the kernel run this thread as soon as it wakes, though another one computes without end on its core, such
+// as a client that polls memory: a thread with a shorter slice is preferred (sched_setattr(2), since Linux 6.12; older
+// kernels ignore it). Without it the thread waits for the other one's slice, some milliseconds. It is for sleeps on a
+// contended core alone: a thread with a short slice that yields would run again at once.
+func (s *Shard) hurry(on bool) {
+	if s.idle.hurries == on {
+		return
+	}
+	s.idle.hurries = on
+	a, err := unix.SchedGetAttr(0, 0)
+	if err != nil || a.Policy != unix.SCHED_NORMAL && a.Policy != unix.SCHED_BATCH {
+		return // whoever chose another policy has seen to it
+	}
+	if a.Runtime = 0; on {
+		a.Runtime = uint64(hurriedSlice)
+	}
+	unix.SchedSetAttr(0, a, 0) // without it the thread waits longer
+}

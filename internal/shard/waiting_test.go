@@ -1,11 +1,14 @@
 package shard
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
 	"multiedge/internal/idle"
 	"multiedge/internal/mono"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestWaitPolicy(t *testing.T) {
@@ -52,5 +55,32 @@ func TestWaitPolicy(t *testing.T) {
 				t.Fatalf("idle = %d, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// A thread with a short slice has it until it yields, and then that of others again.
+func TestHurry(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	slice := func() uint64 {
+		a, err := unix.SchedGetAttr(0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Runtime
+	}
+	calm := slice()
+	if calm == 0 {
+		t.Skip("this kernel has no slices of threads")
+	}
+	var s Shard
+	for _, on := range []bool{true, true, false, false, true, false} {
+		want := calm
+		if s.hurry(on); on {
+			want = uint64(hurriedSlice)
+		}
+		if got := slice(); got != want {
+			t.Errorf("hurry %v: the slice is %d ns, want %d", on, got, want)
+		}
 	}
 }

@@ -51,7 +51,7 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 		e.state = endOpen
 		if e.shares != nil {
 			w.joinSoon(e)
-		} else {
+		} else if e.posted == 0 {
 			w.postBuffers(e)
 		}
 	case engine.EvClosed:
@@ -95,6 +95,7 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 	if n.ended(ev.Conn) {
 		return
 	}
+	w.postEarly(e)
 	accept := func() {
 		if e.state == endIncoming {
 			if err := n.E.Accept(w.world.Now, e.conn, nil); err != nil && !e.closing {

@@ -117,7 +117,7 @@ func postedSize(may []*operation) int {
 // postBuffers posts buffers, a few at a time, so that messages have to wait for some: until there is one for every
 // message, or no message is left that waits as long as it takes.
 func (w *swarm) postBuffers(e *end) {
-	if e.state != endOpen || e.node.Down || e.boot != e.node.boot {
+	if e.state != endOpen && e.state != endIncoming || e.node.Down || e.boot != e.node.boot {
 		return
 	}
 	n := 1 + w.mail.IntN(8)
@@ -138,6 +138,17 @@ func (w *swarm) postBuffers(e *end) {
 	if e.posted < len(e.buffers) {
 		w.world.After(time.Duration(w.mail.IntN(20_000_000)), func() { w.postBuffers(e) })
 	}
+}
+
+// postEarly posts some buffers before a connection is accepted, now and then (clause 14.2).
+func (w *swarm) postEarly(e *end) {
+	if !w.mix.early || e.shares != nil || e.pairing.answer > acceptLater || len(e.buffers) == 0 || w.mail.IntN(2) == 0 {
+		return
+	}
+	if w.postBuffers(e); e.posted == 0 && !e.hurried {
+		w.world.fault("%v: takes no buffers before it is accepted", e)
+	}
+	w.report.Early += uint64(e.posted)
 }
 
 // receive is memory to be posted: some in pieces.

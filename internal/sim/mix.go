@@ -26,6 +26,7 @@ type mix struct {
 	composes    bool
 	impatient   bool // some sends do not wait for a buffer, or not for long
 	pools       poolMix
+	early       bool // some connections are given buffers before they are accepted
 }
 
 // drawMix draws a seed's world and faults.
@@ -103,9 +104,10 @@ func drawMix(seed uint64) (Options, mix) {
 	}
 	o.drawMisses()
 	m.composes = o.Misses.Delay == 0 // messages are composed in memory that is registered whole
-	// Both have random numbers of their own: worlds that draw neither replay as before. In worlds that do, sends end
+	// These have random numbers of their own: worlds that draw none replay as before. In worlds that do, sends end
 	// otherwise and frames differ; TestSwarmBefore replays the old ones.
 	m.impatient, m.pools = stream(seed, patienceStream).IntN(2) == 0, drawPools(o)
+	m.early = stream(seed, earlyStream).IntN(2) == 0
 	return o, m
 }
 

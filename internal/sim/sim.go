@@ -142,6 +142,7 @@ const (
 	poolStream
 	pieceStream
 	togetherStream
+	earlyStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }

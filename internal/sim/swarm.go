@@ -27,6 +27,7 @@ type Report struct {
 	Composed      Composed
 	Hurried       Hurried
 	Pooled        Pooled
+	Early         uint64 // buffers posted before their connection was accepted
 	Virtual       time.Duration
 	Hash          uint64
 }

@@ -101,6 +101,12 @@ func TestSwarmBefore(t *testing.T) {
 				t.Errorf("without shared receive queues: %v", err)
 			}
 		}
+		if m.early {
+			m.early = false
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without buffers before accept: %v", err)
+			}
+		}
 		if m.impatient {
 			m.impatient = false
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {

@@ -128,5 +128,7 @@ for n in ${PROCESSES:-2 4 8}; do check_mpi "$n"; done
 check_mpi 4 -x FI_EDGE_BUFFER=4096              # everything waits for room
 check_mpi 2 -x FI_OFI_RXM_DATA_AUTO_PROGRESS=1 # two threads
 check_mpi 4 -x FI_OFI_RXM_USE_SRX=1            # shared receive contexts
+mpi 4 $OVER_EDGE --mca osc pt2pt "$OUT/mpi" windows >mpi.out 2>&1 || fail "MPI windows"
+grep "^mpi windows: ok, 4" mpi.out || fail "MPI windows"
 for h in a b; do lost_mpi $h; done
 echo "MPI, restart of a daemon: the job ends"

@@ -2,6 +2,7 @@
  * mpi check [SEED]:       ring, allreduce, alltoall, broadcast, many at once; every byte is compared.
  * mpi measure [ROUNDS]:   between rank 0 and the last: latency of 8 bytes (us), bandwidth of 1 MiB (MB/s), and
  *                         allreduce (us).
+ * mpi windows [SEED]:     one-sided put, get, accumulate, fetch-and-op and compare-and-swap; everything is compared.
  * mpi forever:            a ring without end.
  */
 #include <mpi.h>
@@ -136,6 +137,101 @@ static void check(unsigned seed)
 		printf("mpi: ok, %d processes\n", size);
 }
 
+/* Everybody writes a part of everybody's memory, and reads it back. */
+static void put_and_get(unsigned seed)
+{
+	enum { PART = 70000 };
+	unsigned char *mem, *out = malloc((size_t)size * PART), *in = malloc((size_t)size * PART);
+	MPI_Win w;
+	MPI_Win_allocate((MPI_Aint)size * PART, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mem, &w);
+	MPI_Win_fence(0, w);
+	for (int r = 0; r < size; r++) {
+		fill(out + (long)r * PART, PART, rank, r, seed);
+		MPI_Put(out + (long)r * PART, PART, MPI_BYTE, r, (MPI_Aint)rank * PART, PART, MPI_BYTE, w);
+	}
+	MPI_Win_fence(0, w);
+	for (int r = 0; r < size; r++)
+		compare("put", mem + (long)r * PART, PART, r, rank, seed);
+	MPI_Win_fence(0, w);
+	MPI_Win_lock_all(0, w);
+	for (int r = 0; r < size; r++)
+		MPI_Get(in + (long)r * PART, PART, MPI_BYTE, r, (MPI_Aint)rank * PART, PART, MPI_BYTE, w);
+	MPI_Win_unlock_all(w);
+	for (int r = 0; r < size; r++)
+		compare("get", in + (long)r * PART, PART, rank, r, seed);
+	MPI_Win_free(&w);
+	free(out);
+	free(in);
+}
+
+/* Everybody adds to everybody's words. */
+static void accumulate(void)
+{
+	enum { WORDS = 5000 };
+	int64_t *words, mine[WORDS];
+	MPI_Win w;
+	MPI_Win_allocate(sizeof mine, sizeof *mine, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &w);
+	MPI_Win_fence(0, w);
+	for (int i = 0; i < WORDS; i++) {
+		words[i] = i;
+		mine[i] = (int64_t)(rank + 1) * (i + 3);
+	}
+	MPI_Win_fence(0, w);
+	for (int r = 0; r < size; r++)
+		MPI_Accumulate(mine, WORDS, MPI_INT64_T, (rank + r) % size, 0, WORDS, MPI_INT64_T, MPI_SUM, w);
+	MPI_Win_fence(0, w);
+	for (int i = 0; i < WORDS; i++)
+		if (words[i] != i + (int64_t)size * (size + 1) / 2 * (i + 3))
+			fail("accumulate", i);
+	MPI_Win_free(&w);
+}
+
+/* Everybody counts in two words of rank 0's, by fetch-and-add and by compare-and-swap: each number is found once. */
+static void count(void)
+{
+	enum { EACH = 200 };
+	int64_t *words, *found = calloc((size_t)(2 * EACH * size), sizeof *found), one = 1, at, is = 0;
+	MPI_Win w;
+	MPI_Win_allocate(2 * sizeof *words, sizeof *words, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &w);
+	MPI_Win_fence(0, w);
+	words[0] = words[1] = 0;
+	MPI_Win_fence(0, w);
+	MPI_Win_lock_all(0, w);
+	for (int i = 0; i < EACH; i++) {
+		MPI_Fetch_and_op(&one, &at, MPI_INT64_T, 0, 0, MPI_SUM, w);
+		MPI_Win_flush(0, w);
+		if (at < 0 || at >= (int64_t)EACH * size)
+			fail("fetch-and-op found", (long)at);
+		found[at]++;
+		for (int64_t want = is;; want = is) {
+			int64_t next = want + 1;
+			MPI_Compare_and_swap(&next, &want, &is, MPI_INT64_T, 0, 1, w);
+			MPI_Win_flush(0, w);
+			if (is == want)
+				break;
+		}
+		if (is < 0 || is >= (int64_t)EACH * size)
+			fail("compare-and-swap found", (long)is);
+		found[(int64_t)EACH * size + is]++;
+	}
+	MPI_Win_unlock_all(w);
+	MPI_Allreduce(MPI_IN_PLACE, found, 2 * EACH * size, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+	for (int i = 0; i < 2 * EACH * size; i++)
+		if (found[i] != 1)
+			fail("a number was found by so many", (long)found[i]);
+	MPI_Win_free(&w);
+	free(found);
+}
+
+static void windows(unsigned seed)
+{
+	put_and_get(seed);
+	accumulate();
+	count();
+	if (rank == 0)
+		printf("mpi windows: ok, %d processes\n", size);
+}
+
 static void forever(void)
 {
 	unsigned char *out = malloc(1 << 20), *in = malloc(1 << 20);
@@ -209,6 +305,8 @@ int main(int argc, char **argv)
 		measure(argc > 2 ? atoi(argv[2]) : 1000);
 	else if (argc > 1 && strcmp(argv[1], "forever") == 0)
 		forever();
+	else if (argc > 1 && strcmp(argv[1], "windows") == 0)
+		windows(argc > 2 ? (unsigned)atoi(argv[2]) : 1);
 	else
 		check(argc > 2 ? (unsigned)atoi(argv[2]) : 1);
 	MPI_Finalize();

@@ -7,8 +7,14 @@
  *
  * riowrite copies, as rsend does, and what follows it in the stream comes after it. Of the bytes of a call the last ones,
  * up to the end of their word, take effect when all before are in place: the peer's program may poll the last byte.
+ *
+ * A peer may write anything into the table, also the names of exports that there are not. Who does not wait is told so
+ * (EAGAIN); who does is kept for ASK_MS for each such name, as rsend is kept by a peer that reads nothing, and other
+ * calls on the socket go on meanwhile.
  */
 #include <errno.h>
+#include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +23,9 @@
 
 enum { MOST = 128, WINDOW = 16, PART = 64 << 10, WORD = 8 };
 
-struct entry { uint64_t offset, size, number; }; /* number: of the export's name; 0: nothing is mapped */
+/* number: of the export's name, never used twice; 0: nothing is mapped. It is written last, and taken back first: who
+ * reads the same before and after the others has read what belongs to it. */
+struct entry { uint64_t offset, size, number; };
 
 struct map { /* of ours */
 	struct map *next;
@@ -28,13 +36,21 @@ struct map { /* of ours */
 	unsigned entry;       /* in the peer's table */
 };
 
+struct known { /* what an entry of our table names */
+	uint64_t number;
+	edge_remote *memory;  /* NULL: it was not announced yet */
+	int64_t until;        /* ms: when it need not be expected any more */
+};
+
 struct rio {
 	pthread_mutex_t mu;
 	unsigned room;        /* entries of our table */
 	edge_region *table;   /* NULL: it has none yet */
-	struct { uint64_t number; edge_remote *memory; } known[MOST]; /* by our table's entries */
+	struct known known[MOST]; /* by our table's entries */
+	struct known *awaited; /* by a call that could not wait; NULL: nothing */
 	struct map *maps;
 	edge_remote *theirs;  /* the peer's table; NULL: not known yet */
+	int64_t until;        /* ms: when it need not be expected any more; 0: nobody has looked for it */
 	bool used[MOST];      /* entries of it */
 	uint64_t numbers;
 	edge_region *parts;   /* WINDOW copies on their way; NULL: not yet */
@@ -72,34 +88,61 @@ int rio_room_of(const struct rs *s)
 void rio_offer(struct rs *s)
 {
 	struct rio *io = s->io;
-	if (io == NULL || io->room == 0 || io->table != NULL)
+	if (io == NULL)
 		return;
-	int err = edge_register(lib.dev, sizeof(struct entry) * MOST, &io->table, ASK_MS);
-	if (err == 0)
-		err = edge_export_region(io->table, edge_stream_conn(s->stream), "iomap", EDGE_REMOTE_WRITE, 0,
-		                         sizeof(struct entry) * io->room, NULL, ASK_MS);
+	pthread_mutex_lock(&io->mu);
+	int err = 0;
+	if (io->room > 0 && io->table == NULL) {
+		err = edge_register(lib.dev, sizeof(struct entry) * MOST, &io->table, ASK_MS);
+		if (err == 0)
+			err = edge_export_region(io->table, edge_stream_conn(s->stream), "iomap", EDGE_REMOTE_WRITE, 0,
+			                         sizeof(struct entry) * io->room, NULL, ASK_MS);
+	}
+	pthread_mutex_unlock(&io->mu);
 	if (err != 0)
 		say("no table of mapped memory: %s", edge_message(err));
 }
 
-/* Tells the peer what an entry of its table is. */
-static int write_entry(struct rs *s, unsigned entry, struct entry is)
+static int write_table(struct rs *s, size_t at, const void *p, size_t size)
 {
-	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_BACKWARD_FENCE, .inline_data = &is, .inline_size = sizeof is,
-		.remote = s->io->theirs, .remote_off = sizeof is * entry };
+	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_BACKWARD_FENCE, .inline_data = p, .inline_size = (uint32_t)size,
+		.remote = s->io->theirs, .remote_off = at };
 	return edge_post_wait(edge_stream_conn(s->stream), &w, NULL, ASK_MS);
+}
+
+/* Tells the peer what an entry of its table is; that of number 0 is free. */
+static int write_entry(struct rs *s, unsigned entry, const struct entry *is)
+{
+	size_t at = sizeof *is * entry, number = offsetof(struct entry, number);
+	int err = is->number != 0 ? write_table(s, at, is, number) : 0;
+	return err != 0 ? err : write_table(s, at + number, &is->number, sizeof is->number);
+}
+
+/* Waits for the peer's table to be announced, once for a socket. */
+static void find_table(struct rs *s)
+{
+	struct rio *io = s->io;
+	edge_remote *table = NULL;
+	pthread_mutex_lock(&io->mu);
+	if (io->until == 0)
+		io->until = now_ms() + ASK_MS;
+	int64_t left = io->theirs != NULL ? 0 : io->until - now_ms();
+	pthread_mutex_unlock(&io->mu);
+	if (left <= 0 || edge_import(edge_stream_conn(s->stream), "iomap", &table, (int)left) != 0)
+		return; /* or the peer takes none */
+	pthread_mutex_lock(&io->mu);
+	io->theirs = table;
+	pthread_mutex_unlock(&io->mu);
 }
 
 /* A free entry of the peer's table; -1: there is none. */
 static int free_entry(struct rs *s)
 {
-	struct rio *io = s->io;
-	if (io->theirs == NULL && edge_import(edge_stream_conn(s->stream), "iomap", &io->theirs, ASK_MS) != 0)
-		return -1; /* the peer takes none */
+	const struct rio *io = s->io;
 	int i = 0;
 	while (i < MOST && io->used[i])
 		i++;
-	return i < MOST && (i + 1) * sizeof(struct entry) <= edge_remote_size(io->theirs) ? i : -1;
+	return io->theirs != NULL && i < MOST && (i + 1) * sizeof(struct entry) <= edge_remote_size(io->theirs) ? i : -1;
 }
 
 /* Has the peer write into a buffer: 0 or an errno. */
@@ -119,7 +162,7 @@ static int give(struct rs *s, struct map *m, uint64_t offset)
 		snprintf(name, sizeof name, "io/%llu", (unsigned long long)++io->numbers);
 		err = edge_export_region(mr->segs[0]->region, edge_stream_conn(s->stream), name, EDGE_REMOTE_WRITE,
 		                         (uintptr_t)m->at - mr->segs[0]->start, m->size, &m->export_, ASK_MS);
-		if (err == 0 && (err = write_entry(s, m->entry, (struct entry){ offset, m->size, io->numbers })) != 0)
+		if (err == 0 && (err = write_entry(s, m->entry, &(struct entry){ offset, m->size, io->numbers })) != 0)
 			edge_export_revoke(m->export_, ASK_MS);
 		err = err != 0 ? edge_errno(err) : 0;
 	}
@@ -143,6 +186,8 @@ EXPORT off_t riomap(int fd, void *at, size_t size, int prot, int flags, off_t of
 		return fails(ENOMEM);
 	if (offset == -1)
 		offset = (off_t)(uintptr_t)at;
+	if (prot == PROT_WRITE)
+		find_table(s);
 	pthread_mutex_lock(&io->mu);
 	*m = (struct map){ .next = io->maps, .at = at, .size = size };
 	int err = prot == PROT_WRITE ? give(s, m, (uint64_t)offset) : 0;
@@ -160,7 +205,10 @@ static bool take_back(struct map *m)
 {
 	if (m->mr == NULL)
 		return true;
-	return edge_export_revoke(m->export_, ASK_MS) == 0 && ibv_dereg_mr(m->mr) == 0;
+	if (edge_export_revoke(m->export_, ASK_MS) != 0)
+		return false;
+	edge_export_free(m->export_);
+	return ibv_dereg_mr(m->mr) == 0;
 }
 
 EXPORT int riounmap(int fd, void *at, size_t size)
@@ -177,10 +225,11 @@ EXPORT int riounmap(int fd, void *at, size_t size)
 		link = &m->next;
 	int err = m == NULL ? EINVAL : 0;
 	if (err == 0 && m->mr != NULL) {
-		if (write_entry(s, m->entry, (struct entry){ 0 }) != 0)
+		bool told = write_entry(s, m->entry, &(struct entry){ 0 }) == 0;
+		if (!told)
 			say("the peer is not told that memory is unmapped");
 		err = take_back(m) ? 0 : EIO;
-		io->used[m->entry] = err != 0;
+		io->used[m->entry] = err != 0 || !told;
 	}
 	if (err == 0) {
 		*link = m->next;
@@ -190,29 +239,62 @@ EXPORT int riounmap(int fd, void *at, size_t size)
 	return err == 0 ? 0 : fails(err);
 }
 
-/* What the peer has mapped at an offset; *at: where in it, *room: bytes from there on. NULL: nothing. The peer may write
- * anything into our table at any time; how long the memory is its export says. */
-static edge_remote *find(struct rs *s, uint64_t offset, uint64_t *at, uint64_t *room)
+/* An entry that the peer may be writing: what is about to change counts as nothing. */
+static struct entry read_entry(const struct entry *t)
+{
+	struct entry e = { .number = __atomic_load_n(&t->number, __ATOMIC_ACQUIRE) };
+	e.offset = __atomic_load_n(&t->offset, __ATOMIC_RELAXED);
+	e.size = __atomic_load_n(&t->size, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&t->number, __ATOMIC_RELAXED) == e.number ? e : (struct entry){ 0 };
+}
+
+/* Whether the memory that an entry names can be written to: 0, EDGE_ERR_AGAIN before it was announced, or another. */
+static int learn(struct rs *s, struct known *k)
+{
+	char name[32];
+	if (k->memory != NULL)
+		return 0;
+	snprintf(name, sizeof name, "io/%llu", (unsigned long long)k->number);
+	int err = edge_import(edge_stream_conn(s->stream), name, &k->memory, 0);
+	return err == EDGE_ERR_AGAIN && now_ms() >= k->until ? EDGE_ERR_INVALID : err;
+}
+
+static void forget(struct known *k)
+{
+	if (k->memory != NULL)
+		edge_remote_free(k->memory);
+	*k = (struct known){ 0 };
+}
+
+/* What the peer has mapped at an offset; *at: where in it, *room: bytes from there on. EDGE_ERR_INVALID: nothing. The
+ * peer may write anything into our table at any time; how long the memory is its export says. */
+static int find(struct rs *s, uint64_t offset, edge_remote **to, uint64_t *at, uint64_t *room)
 {
 	struct rio *io = s->io;
-	const volatile struct entry *table = io->table != NULL ? edge_region_bytes(io->table) : NULL;
+	const struct entry *table = io->table != NULL ? edge_region_bytes(io->table) : NULL;
+	io->awaited = NULL;
 	for (unsigned i = 0; table != NULL && i < io->room; i++) {
-		struct entry e = { table[i].offset, table[i].size, table[i].number };
-		char name[32];
+		struct entry e = read_entry(&table[i]);
+		struct known *k = &io->known[i];
 		if (e.number == 0 || offset < e.offset || offset - e.offset >= e.size)
 			continue;
-		snprintf(name, sizeof name, "io/%llu", (unsigned long long)e.number);
-		if (io->known[i].number != e.number) {
-			if (edge_import(edge_stream_conn(s->stream), name, &io->known[i].memory, ASK_MS) != 0)
-				return NULL;
-			io->known[i].number = e.number;
+		if (k->number != e.number) {
+			forget(k);
+			*k = (struct known){ .number = e.number, .until = now_ms() + ASK_MS };
 		}
-		uint64_t size = edge_remote_size(io->known[i].memory);
+		int err = learn(s, k);
+		if (err == EDGE_ERR_AGAIN)
+			io->awaited = k;
+		if (err != 0)
+			return err;
+		uint64_t size = edge_remote_size(k->memory);
+		*to = k->memory;
 		*at = offset - e.offset;
 		*room = size > *at ? size - *at : 0;
-		return *room > 0 ? io->known[i].memory : NULL;
+		return *room > 0 ? 0 : EDGE_ERR_INVALID;
 	}
-	return NULL;
+	return EDGE_ERR_INVALID;
 }
 
 /* Gives bytes to the transport; EDGE_ERR_AGAIN: there is no room for them now. */
@@ -245,9 +327,10 @@ static int post(struct rs *s, edge_work *w, int wait_ms)
 static ssize_t write_part(struct rs *s, const char *p, size_t size, uint64_t offset, int wait_ms)
 {
 	uint64_t at, room;
-	edge_remote *to = find(s, offset, &at, &room);
-	if (to == NULL)
-		return EDGE_ERR_INVALID;
+	edge_remote *to;
+	int err = find(s, offset, &to, &at, &room);
+	if (err != 0)
+		return err;
 	size_t n = size < room ? size : room, last = (at + n - 1) % WORD + 1;
 	last = last < n ? last : n;
 	if (n > last) {
@@ -257,8 +340,17 @@ static ssize_t write_part(struct rs *s, const char *p, size_t size, uint64_t off
 	edge_work w = { .remote = to, .remote_off = at, .inline_data = p, .inline_size = (uint32_t)last };
 	if (last == 0)
 		w.size = n;
-	int err = post(s, &w, wait_ms);
+	err = post(s, &w, wait_ms);
 	return err == 0 ? (ssize_t)n : err;
+}
+
+/* Lets other calls on the socket go on while one waits for an announcement. */
+static void wait_announced(struct rio *io)
+{
+	pthread_mutex_unlock(&io->mu);
+	polled();
+	wait_for(-1, 1);
+	pthread_mutex_lock(&io->mu);
 }
 
 EXPORT size_t riowrite(int fd, const void *p, size_t size, off_t offset, int flags)
@@ -272,7 +364,9 @@ EXPORT size_t riowrite(int fd, const void *p, size_t size, off_t offset, int fla
 	ssize_t n = 1;
 	pthread_mutex_lock(&io->mu);
 	for (; n > 0 && done < size; done += n > 0 ? (size_t)n : 0)
-		n = write_part(s, (const char *)p + done, size - done, (uint64_t)offset + done, wait_ms);
+		while ((n = write_part(s, (const char *)p + done, size - done, (uint64_t)offset + done, wait_ms)) ==
+		       EDGE_ERR_AGAIN && wait_ms != 0)
+			wait_announced(io);
 	pthread_mutex_unlock(&io->mu);
 	rs_asked(n == EDGE_ERR_AGAIN);
 	return done > 0 || n >= 0 ? done : (size_t)rs_failed((int)n);
@@ -283,9 +377,27 @@ bool rio_full(struct rs *s)
 	struct rio *io = s->io;
 	if (io == NULL || pthread_mutex_trylock(&io->mu) != 0)
 		return false;
-	bool full = !edge_op_done(&io->op[io->next % WINDOW]);
+	bool full = !edge_op_done(&io->op[io->next % WINDOW]) ||
+		(io->awaited != NULL && learn(s, io->awaited) == EDGE_ERR_AGAIN);
 	pthread_mutex_unlock(&io->mu);
 	return full;
+}
+
+/* A write of the peer's to memory that was taken back ends the connection, and with it what the peer has not read. So
+ * the peer has DRAIN_MS to read that, and to end its direction as well, after which it writes no more. */
+static void drain(struct rs *s)
+{
+	enum { DRAIN_MS = 5000 };
+	const struct map *m = s->io->maps;
+	while (m != NULL && m->mr == NULL)
+		m = m->next;
+	if (m == NULL || edge_stream_shutdown(s->stream) != 0)
+		return;
+	int64_t until = now_ms() + DRAIN_MS;
+	while (!(edge_stream_events(s->stream) & (POLLRDHUP | POLLHUP | POLLERR)) && now_ms() < until) {
+		polled();
+		wait_for(-1, 1);
+	}
 }
 
 /* What was written is on its way still, as bytes of the stream are: then the memory goes with the device. */
@@ -295,6 +407,7 @@ void rio_free(struct rs *s)
 	struct rio *io = s->io;
 	if (io == NULL)
 		return;
+	drain(s);
 	for (struct map *m; (m = io->maps) != NULL; free(m)) {
 		io->maps = m->next;
 		if (!take_back(m))
@@ -306,5 +419,7 @@ void rio_free(struct rs *s)
 		edge_region_close(io->parts);
 	if (io->table != NULL)
 		edge_region_close(io->table);
+	for (int i = 0; i < MOST; i++)
+		forget(&io->known[i]);
 	free(io);
 }

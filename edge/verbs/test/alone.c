@@ -1,6 +1,6 @@
 /*
- * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, events, signals, gone,
- * polls. Each is described at its function.
+ * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, deep, events, signals,
+ * gone, polls. Each is described at its function.
  */
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -101,6 +101,15 @@ static int memory(void)
 	      taken_mib(middle));
 	CHECK(ibv_dereg_mr(part) == 0, "ibv_dereg_mr");
 	free(huge);
+	/* Of one that is hardly longer than such a part all is taken over, wherever it lies. */
+	const uintptr_t mib = 1 << 20;
+	char *block = malloc(MOST_MIB * mib);
+	char *round = (char *)(((uintptr_t)block + MOST_MIB * mib - 1) / (MOST_MIB * mib) * (MOST_MIB * mib));
+	struct ibv_mr *first = ibv_reg_mr(e.pd, round - 100, 50, access);
+	struct ibv_mr *second = ibv_reg_mr(e.pd, round - 1000, 2000, access);
+	CHECK(first != NULL && second != NULL, "no second region of a block: %s", strerror(errno));
+	CHECK(ibv_dereg_mr(first) == 0 && ibv_dereg_mr(second) == 0, "ibv_dereg_mr");
+	free(block);
 	close_end(&e);
 	puts("memory: ok");
 	return 0;
@@ -153,6 +162,59 @@ static int itself(void)
 	CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
 	close_end(&e);
 	puts("itself: ok");
+	return 0;
+}
+
+/* So many sends, and so many buffers of a shared receive queue, are posted at once, in one call each. */
+static int deep(void)
+{
+	enum { SENDS = 8192, BUFFERS = 4096, SECONDS = 120 };
+	static struct ibv_recv_wr receives[BUFFERS], *bad_receive;
+	static struct ibv_send_wr sends[SENDS], *bad;
+	static struct ibv_sge to[BUFFERS], from[SENDS];
+	struct end e = { 0 };
+	CHECK(open_end(&e), "no device");
+	uint64_t *in = (uint64_t *)e.memory, *out = in + BUFFERS;
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = BUFFERS, .max_sge = 1 } };
+	struct ibv_cq *cq = ibv_create_cq(e.context, SENDS + BUFFERS, NULL, NULL, 0);
+	struct ibv_srq *srq = ibv_create_srq(e.pd, &shared);
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = SENDS, .max_send_sge = 1 } };
+	e.qp = cq != NULL && srq != NULL ? ibv_create_qp(e.pd, &init) : NULL;
+	CHECK(e.qp != NULL, "no queue pair: %s", strerror(errno));
+	for (int i = 0; i < BUFFERS; i++) {
+		to[i] = (struct ibv_sge){ .addr = (uintptr_t)&in[i], .length = 8, .lkey = e.mr->lkey };
+		receives[i] = (struct ibv_recv_wr){ .wr_id = (uint64_t)i, .sg_list = &to[i], .num_sge = 1,
+			.next = i + 1 < BUFFERS ? &receives[i + 1] : NULL };
+	}
+	for (int i = 0; i < SENDS; i++) {
+		out[i] = (uint64_t)i;
+		from[i] = (struct ibv_sge){ .addr = (uintptr_t)&out[i], .length = 8, .lkey = e.mr->lkey };
+		sends[i] = (struct ibv_send_wr){ .wr_id = (uint64_t)i, .sg_list = &from[i], .num_sge = 1, .opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED, .next = i + 1 < SENDS ? &sends[i + 1] : NULL };
+	}
+	CHECK(ibv_post_srq_recv(srq, receives, &bad_receive) == 0, "%d buffers: %s", BUFFERS, strerror(errno));
+	be_own_peer(&e);
+	CHECK(ibv_post_send(e.qp, sends, &bad) == 0, "%d sends", SENDS);
+	uint64_t sent = 0, received = 0;
+	struct ibv_wc c;
+	for (int64_t until = now() + SECONDS; sent < SENDS || received < SENDS;) {
+		CHECK(now() < until, "%lu of %d were sent, %lu received", sent, SENDS, received);
+		if (ibv_poll_cq(cq, 1, &c) == 0)
+			continue;
+		CHECK(c.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(c.status));
+		if (c.opcode == IBV_WC_SEND) {
+			CHECK(c.wr_id == sent++, "send %lu completes", c.wr_id);
+			continue;
+		}
+		CHECK(in[c.wr_id] == received, "message %lu instead of %lu", in[c.wr_id], received);
+		received++;
+		receives[c.wr_id].next = NULL;
+		CHECK(ibv_post_srq_recv(srq, &receives[c.wr_id], &bad_receive) == 0, "a buffer is not posted again");
+	}
+	CHECK(ibv_destroy_qp(e.qp) == 0 && ibv_destroy_srq(srq) == 0 && ibv_destroy_cq(cq) == 0, "something is in use");
+	close_end(&e);
+	puts("deep: ok");
 	return 0;
 }
 
@@ -308,11 +370,12 @@ static int polls(void)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "memory", memory },
-		{ "itself", itself }, { "events", events }, { "signals", signals }, { "gone", gone }, { "polls", polls } };
+		{ "itself", itself }, { "deep", deep }, { "events", events }, { "signals", signals }, { "gone", gone },
+		{ "polls", polls } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].run();
-	fprintf(stderr, "usage: alone fork | memory | itself | events | signals | gone | polls\n");
+	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | gone | polls\n");
 	return 2;
 }

@@ -177,11 +177,11 @@ wait $callers || fail "stranger call"
 wait $server || fail "stranger take"
 echo "datagrams of strangers: ok"
 
-for test in fork memory itself events signals gone polls; do
-	A timeout 30 "$OUT/alone" $test || fail "alone $test"
+for test in fork memory itself deep events signals gone polls; do
+	A timeout 150 "$OUT/alone" $test || fail "alone $test"
 done
-for test in fork close map; do
-	A timeout 30 "$OUT/sockets" $test 10.78.0.1 || fail "sockets $test"
+for test in fork close map remap leave lie; do
+	A timeout 150 "$OUT/sockets" $test 10.78.0.1 || fail "sockets $test"
 done
 fault no_fault 0
 fault cut_link 0
@@ -197,8 +197,17 @@ cm riostream -T v -S 20000 -I 20 -C 10 -- riostream -s 10.78.0.2 -T v -S 20000 -
 cm riostream -T v -S 60000 -I 20 -C 10 -- riostream -s 10.78.0.2 -T v -S 60000 -I 20 -C 10
 SERVICES=
 restart a
-restart b
 echo "two links: ok"
+# A daemon without room for the pieces of all buffers.
+SERVICES="ops_per_user = 8"
+restart b
+B timeout 90 "$OUT/short" serve 19002 >server.out 2>&1 & server=$!
+listening 19002
+A timeout 90 "$OUT/short" run 10.78.0.2 19002 >client.out 2>&1 || fail "short: client"
+wait $server || fail "short: server"
+echo "buffers beyond the daemon's room: ok"
+SERVICES=
+restart b
 SB "$OUT/asan/torture" serve 19001 >server.out 2>&1 & server=$!
 listening 19001 || fail "no server under the sanitizers"
 SA timeout 60 "$OUT/asan/torture" run 10.78.0.2 19001 3000 >client.out 2>&1 || fail "under the sanitizers"
@@ -229,9 +238,9 @@ for test in ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_l
 done
 echo "all sizes: ok"
 
-for tls in rc_verbs ud_verbs; do
-	for test in am_lat am_bw; do ucx $tls,self -x $tls -d edge0:1 -t $test; done
-	ucx $tls,self -x $tls -d edge0:1 -t am_bw -s 4000 -D zcopy
+for way in rc_verbs ud_verbs; do
+	for test in am_lat am_bw; do ucx $way,self -x $way -d edge0:1 -t $test; done
+	ucx $way,self -x $way -d edge0:1 -t am_bw -s 4000 -D zcopy
 done
 ucx rc_verbs,self -x rc_verbs -d edge0:1 -t put_bw
 for tls in rc_verbs,ud_verbs,self ud_verbs,self; do

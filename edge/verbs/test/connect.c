@@ -20,14 +20,7 @@ static void begin(struct end *e, const struct ibv_mr *mr)
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 } };
 	e->qp = ibv_create_qp(e->pd, &init);
 	CHECK(e->qp != NULL, "ibv_create_qp: %s", strerror(errno));
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	CHECK(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_PORT) == 0, "INIT");
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .dest_qp_num = e->qp->qp_num,
-		.ah_attr = { .is_global = 1, .port_num = 1 } };
-	ibv_query_gid(e->context, 1, 0, &a.ah_attr.grh.dgid);
-	CHECK(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN) == 0, "RTR");
-	a.qp_state = IBV_QPS_RTS;
-	CHECK(ibv_modify_qp(e->qp, &a, IBV_QP_STATE) == 0, "RTS");
+	be_own_peer(e);
 	struct ibv_sge g = { .addr = (uintptr_t)mr->addr, .length = 8, .lkey = mr->lkey };
 	struct ibv_send_wr w = { .sg_list = &g, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
 		.wr = { .rdma = { .remote_addr = (uintptr_t)mr->addr + 8, .rkey = mr->rkey } } }, *bad;

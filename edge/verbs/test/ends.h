@@ -1,7 +1,8 @@
-/* An end of a connection of libibverbs, and what compares bytes: of torture.c and alone.c. */
+/* An end of a connection of libibverbs, and what compares bytes: of the programs here. */
 #ifndef EDGE_VERBS_ENDS_H
 #define EDGE_VERBS_ENDS_H
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -77,6 +79,26 @@ static bool transfer(int fd, void *p, size_t n, bool out)
 		at += (size_t)k;
 	}
 	return true;
+}
+
+static int dial(const char *address, int port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	inet_pton(AF_INET, address, &to.sin_addr);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static int listen_at(int port)
+{
+	int one = 1, l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	CHECK(bind(l, (struct sockaddr *)&at, sizeof at) == 0 && listen(l, 8) == 0, "port %d", port);
+	return l;
 }
 
 /* Opens everything but the queue pair; false: the daemon is not there. */
@@ -160,6 +182,19 @@ static bool meet(struct end *e)
 	e->address = peer.address;
 	e->broken = false;
 	return true;
+}
+
+/* Links a queue pair with itself. */
+static void be_own_peer(struct end *e)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	CHECK(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_PORT) == 0, "INIT");
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .dest_qp_num = e->qp->qp_num,
+		.ah_attr = { .is_global = 1, .port_num = 1 } };
+	ibv_query_gid(e->context, 1, 0, &a.ah_attr.grh.dgid);
+	CHECK(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN) == 0, "RTR");
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .rnr_retry = 7 };
+	CHECK(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_RNR_RETRY) == 0, "RTS");
 }
 
 #endif

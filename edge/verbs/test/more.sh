@@ -4,7 +4,8 @@ set -eu
 . "$(dirname "$(realpath "$0")")/hosts.sh"
 cd "$LAB_DIR"
 
-# OpenMPI over UCX, with half of the processes in each host; test/mpi.c of edge/ofi compares every byte.
+# OpenMPI over UCX, with half of the processes in each host, also one-sided (osc ucx); test/mpi.c of edge/ofi compares
+# every byte.
 cat >agent.sh <<-T
 	#!/bin/sh
 	shift
@@ -12,14 +13,15 @@ cat >agent.sh <<-T
 T
 chmod +x agent.sh
 for tls in rc_verbs,ud_verbs,self ud_verbs,self; do
-	for n in 2 4; do
-		begin=$(over_edge)
+	for how in "2 check" "4 check" "2 windows" "4 windows"; do
+		n=${how% *} what=${how#* } begin=$(over_edge)
 		A env UCX_TLS=$tls UCX_NET_DEVICES=edge0:1 "$OUT/edge-verbs" --sysfs timeout 120 mpirun --allow-run-as-root \
 			--oversubscribe --mca plm_rsh_agent "$LAB_DIR/agent.sh" -x EDGE_RUN_MAP -x UCX_TLS -x UCX_NET_DEVICES \
 			-H "10.78.0.1:$((n / 2)),10.78.0.2:$((n / 2))" -n $n --mca pml ucx --mca osc ucx \
-			--mca btl ^openib,tcp,vader,ofi --mca oob_tcp_if_include ip0 "$OUT/mpi" check >mpi.out 2>&1 || fail "MPI over $tls"
-		grep -q "^mpi: ok, $n" mpi.out || fail "MPI over $tls, $n processes"
-		[ $(($(over_edge) - begin)) -gt 10000 ] || fail "MPI over $tls: its messages went elsewhere"
+			--mca btl ^openib,tcp,vader,ofi --mca oob_tcp_if_include ip0 "$OUT/mpi" $what >mpi.out 2>&1 ||
+			fail "MPI $what over $tls"
+		grep -q "^mpi.*: ok, $n" mpi.out || fail "MPI $what over $tls, $n processes"
+		[ $(($(over_edge) - begin)) -gt 100 ] || fail "MPI $what over $tls: its messages went elsewhere"
 	done
 done
 echo "OpenMPI over UCX: ok"
@@ -53,6 +55,46 @@ for test in rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write
 done
 kill $server
 echo "qperf: ok"
+
+# A virtual machine of qemu's, whose firmware has run, migrates; then both hosts have the same memory.
+monitor() { # HOST COMMAND
+	python3 - "$1.mon" "$2" <<-'T'
+		import socket, sys
+		s = socket.socket(socket.AF_UNIX)
+		s.settimeout(60)
+		s.connect(sys.argv[1])
+		def said():
+		    text = b""
+		    while not text.endswith(b"(qemu) "):
+		        text += s.recv(65536) or exit("qemu has gone")
+		    return text
+		said()
+		s.send(sys.argv[2].encode() + b"\n")
+		print(said().decode(errors="replace"))
+	T
+}
+machine="timeout 120 qemu-system-x86_64 -machine pc,accel=tcg -m 64 -display none -nodefaults -net none"
+while services; do sleep 0.05; done
+B $machine -S -monitor unix:b.mon,server,nowait -incoming rdma:10.78.0.2:4444 >server.out 2>&1 & server=$!
+A $machine -monitor unix:a.mon,server,nowait >client.out 2>&1 & client=$!
+offered $server
+until [ -S a.mon ] && [ -S b.mon ]; do kill -0 $client 2>/dev/null || fail "qemu"; sleep 0.05; done
+until monitor a "pmemsave 0 67108864 a.mem" >/dev/null && [ "$(tr -d '\0' <a.mem | wc -c)" -gt 10000 ]; do
+	kill -0 $client 2>/dev/null || fail "qemu: no firmware"
+	sleep 0.1
+done
+monitor a stop >/dev/null
+begin=$(over_edge)
+monitor a "migrate -d rdma:10.78.0.2:4444" >/dev/null
+until monitor a "info migrate" >migrate.out && grep -q "status: completed" migrate.out; do
+	! grep -q "status: failed" migrate.out && kill -0 $server 2>/dev/null || fail "qemu: migration"
+	sleep 0.1
+done
+[ $(($(over_edge) - begin)) -gt 100 ] || fail "qemu: it migrated elsewhere"
+for h in a b; do monitor $h "pmemsave 0 67108864 $h.mem" >/dev/null; done
+cmp a.mem b.mem || fail "qemu: other memory"
+kill $client $server
+echo "qemu: ok"
 
 # rdma-core's own tests of pyverbs. These fail, each for a reason that docs/PROGRAMS.md has:
 known=" test_atomic_invalid_qp_access test_resize_cq "

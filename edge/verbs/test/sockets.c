@@ -1,8 +1,9 @@
 /*
- * sockets TEST ADDRESS: what one program shows of rsockets at an address of its own host: fork, close, map. Each is
- * described at its function.
+ * sockets TEST ADDRESS: what one program shows of rsockets at an address of its own host: fork, close, map, remap,
+ * leave, lie. Each is described at its function.
  */
-#include <arpa/inet.h>
+#include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -11,9 +12,10 @@
 
 #include <rdma/rsocket.h>
 
+#include "edge.h"
 #include "ends.h"
 
-enum { PORT = 7471 };
+enum { PORT = 7471, ENTRIES = 4, WAIT = 30000 };
 
 static struct sockaddr_in at = { .sin_family = AF_INET };
 
@@ -29,7 +31,7 @@ static int listens(void)
 static void connected(int listener, int pair[2])
 {
 	pair[0] = rsocket(AF_INET, SOCK_STREAM, 0);
-	int entries = 4;
+	int entries = ENTRIES;
 	CHECK(pair[0] >= 0 && rsetsockopt(pair[0], SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof entries) == 0 &&
 	      rsetsockopt(listener, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof entries) == 0, "RDMA_IOMAPSIZE");
 	CHECK(rconnect(pair[0], (struct sockaddr *)&at, sizeof at) == 0, "rconnect: %s", strerror(errno));
@@ -41,7 +43,8 @@ static void connected(int listener, int pair[2])
 static void passes(int from, int to)
 {
 	char said = 'x', heard = 0;
-	CHECK(rsend(from, &said, 1, 0) == 1 && rrecv(to, &heard, 1, MSG_WAITALL) == 1 && heard == said, "no byte passes: %s", strerror(errno));
+	CHECK(rsend(from, &said, 1, 0) == 1 && rrecv(to, &heard, 1, MSG_WAITALL) == 1 && heard == said,
+	      "no byte passes: %s", strerror(errno));
 }
 
 /* A child of a program that has rsockets makes its own, and connects to its parent; it has none of the parent's, which
@@ -158,16 +161,116 @@ static int maps(void)
 	return 0;
 }
 
+/* Memory that is mapped again and again costs no more than once. */
+static int remaps(void)
+{
+	enum { SIZE = 4096, FIRST = 100, ROUNDS = 500, LEAST = ROUNDS * 64 };
+	int listener = listens(), pair[2];
+	connected(listener, pair);
+	char *to = malloc(1 << 20);
+	size_t before = 0;
+	for (int round = 0; round < FIRST + ROUNDS; round++) {
+		CHECK(riomap(pair[1], to, SIZE, PROT_WRITE, 0, 0) == 0, "riomap: %s", strerror(errno));
+		passes(pair[1], pair[0]);
+		CHECK(riowrite(pair[0], &round, sizeof round, 0, 0) == sizeof round, "riowrite: %s", strerror(errno));
+		passes(pair[0], pair[1]);
+		CHECK(memcmp(to, &round, sizeof round) == 0, "round %d", round);
+		CHECK(riounmap(pair[1], to, SIZE) == 0, "riounmap: %s", strerror(errno));
+		before = round == FIRST ? mallinfo2().uordblks : before;
+	}
+	size_t after = mallinfo2().uordblks;
+	CHECK(after < before + LEAST, "%zu bytes more after %d mappings", after - before, ROUNDS);
+	CHECK(rclose(pair[0]) == 0 && rclose(pair[1]) == 0 && rclose(listener) == 0, "rclose");
+	free(to);
+	puts("remap: ok");
+	return 0;
+}
+
+static void *leaves(void *fd)
+{
+	CHECK(rclose(*(int *)fd) == 0, "rclose");
+	return NULL;
+}
+
+/* Who closes a socket with mappings leaves the peer what it has sent, also if that writes into them before it reads. */
+static int leave(void)
+{
+	enum { SIZE = 100000 };
+	int listener = listens(), pair[2];
+	connected(listener, pair);
+	char *to = malloc(SIZE), *bytes = malloc(SIZE);
+	struct pollfd end = { .fd = pair[0], .events = POLLRDHUP };
+	memset(bytes, 'l', SIZE);
+	CHECK(riomap(pair[1], to, SIZE, PROT_WRITE, 0, 0) == 0 && rsend(pair[1], bytes, SIZE, 0) == SIZE, "riomap, rsend");
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, leaves, &pair[1]) == 0, "no thread");
+	CHECK(rpoll(&end, 1, WAIT) == 1, "the end does not come");
+	memset(bytes, 0, SIZE);
+	CHECK(riowrite(pair[0], "late", 4, 0, 0) == 4, "riowrite: %s", strerror(errno));
+	CHECK(rrecv(pair[0], bytes, SIZE, MSG_WAITALL) == SIZE && is_all(bytes, SIZE, 'l') &&
+	      rrecv(pair[0], bytes, 1, 0) == 0, "what was sent before the end: %s", strerror(errno));
+	CHECK(rclose(pair[0]) == 0 && pthread_join(t, NULL) == 0 && rclose(listener) == 0, "rclose");
+	CHECK(memcmp(to, "late", 4) == 0, "what was written before the end is lost");
+	free(to);
+	free(bytes);
+	puts("leave: ok");
+	return 0;
+}
+
+/* A peer may name memory that it does not export, and one export in several entries: who does not wait is not kept, and
+ * finds the memory when it is there. */
+static int lies(void)
+{
+	struct { char magic[4]; uint16_t port; unsigned char ip[16]; } caller = { .magic = "EVS1" };
+	struct entry { uint64_t offset, size, number; } e = { 0, 1 << 20, 77 };
+	edge_config c = { .size = sizeof c, .name = "liar" };
+	edge_dial_options o = { .size = sizeof o, .data = &caller, .data_size = sizeof caller };
+	edge_device *d;
+	edge_stream *t;
+	edge_remote *table;
+	edge_region *r;
+	edge_export *x;
+	char said = 0, service[32];
+	int listener = listens(), entries = ENTRIES;
+	snprintf(service, sizeof service, "rdma/s%d", PORT);
+	CHECK(rsetsockopt(listener, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof entries) == 0, "RDMA_IOMAPSIZE");
+	CHECK(edge_open(&d, &c, WAIT) == 0 && edge_register(d, 4096, &r, WAIT) == 0, "no device");
+	CHECK(edge_stream_dial_start(d, edge_device_node(d), service, &o, &t, WAIT) == 0, "no dial");
+	int fd = raccept(listener, NULL, NULL);
+	CHECK(fd >= 0 && edge_stream_wait(t, WAIT) == 0, "no stream");
+	edge_conn *conn = edge_stream_conn(t);
+	CHECK(edge_import(conn, "iomap", &table, WAIT) == 0, "no table");
+	for (int i = 0; i < 2; i++) {
+		edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_BACKWARD_FENCE, .inline_data = &e, .inline_size = sizeof e,
+			.remote = table, .remote_off = (uint64_t)i * sizeof e };
+		CHECK(edge_post_wait(conn, &w, NULL, WAIT) == 0, "no write");
+		e.offset = e.size;
+	}
+	CHECK(edge_stream_write(t, "x", 1, WAIT) == 1 && rrecv(fd, &said, 1, MSG_WAITALL) == 1, "no byte passes");
+	for (off_t at = 0; at <= (off_t)e.offset; at += (off_t)e.offset)
+		CHECK(riowrite(fd, "lost", 4, at, MSG_DONTWAIT) == (size_t)-1 && errno == EAGAIN, "riowrite: %s",
+		      strerror(errno));
+	CHECK(edge_export_region(r, conn, "io/77", EDGE_REMOTE_WRITE, 0, 4096, &x, WAIT) == 0, "no export");
+	CHECK(riowrite(fd, "true", 4, 0, 0) == 4 && riowrite(fd, "also", 4, (off_t)e.offset + 4, 0) == 4, "riowrite: %s",
+	      strerror(errno));
+	CHECK(rsend(fd, "x", 1, 0) == 1 && edge_stream_read(t, &said, 1, WAIT) == 1, "no byte passes back");
+	CHECK(memcmp(edge_region_bytes(r), "truealso", 8) == 0, "other bytes");
+	CHECK(edge_export_revoke(x, WAIT) == 0 && rclose(fd) == 0 && rclose(listener) == 0, "the end");
+	edge_stream_close(t, 0);
+	edge_device_close(d, WAIT);
+	puts("lie: ok");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "close", closes },
+		{ "map", maps }, { "remap", remaps }, { "leave", leave }, { "lie", lies } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	at.sin_port = htons(PORT);
-	if (argc == 3 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1 && strcmp(argv[1], "fork") == 0)
-		return forks();
-	if (argc == 3 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1 && strcmp(argv[1], "close") == 0)
-		return closes();
-	if (argc == 3 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1 && strcmp(argv[1], "map") == 0)
-		return maps();
-	fprintf(stderr, "usage: sockets fork | close | map ADDRESS\n");
+	for (size_t i = 0; argc == 3 && i < sizeof tests / sizeof *tests; i++)
+		if (strcmp(argv[1], tests[i].name) == 0 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1)
+			return tests[i].run();
+	fprintf(stderr, "usage: sockets fork | close | map | remap | leave | lie ADDRESS\n");
 	return 2;
 }

@@ -6,7 +6,6 @@
  * complete once each, in order, and with success until one fails; then all that are posted flush, and the client begins
  * anew with another queue pair, as often as it takes. At the end it says how often it had to.
  */
-#include <arpa/inet.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -193,17 +192,6 @@ static bool session(struct client *c, uint64_t *left)
 	return well;
 }
 
-static int dial(const char *address, int port)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-	inet_pton(AF_INET, address, &to.sin_addr);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
 static int run(const char *address, int port, uint64_t operations)
 {
 	static struct client c;
@@ -279,12 +267,10 @@ static void serve_one(struct end *e)
 static int serve(int port)
 {
 	static struct end e;
-	int one = 1, l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	CHECK(bind(l, (struct sockaddr *)&at, sizeof at) == 0 && listen(l, 8) == 0, "port %d", port);
+	int l = listen_at(port);
 	for (;;) {
 		e.tcp = accept(l, NULL, NULL);
+		CHECK(e.tcp >= 0, "accept: %s", strerror(errno));
 		if (open_end(&e) && meet(&e))
 			serve_one(&e);
 		if (e.qp != NULL)
