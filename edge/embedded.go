@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,13 @@ type Embedded struct {
 	// UDP ports of this host that are IP links, across routers: "ADDRESS:PORT", or ":PORT" for all addresses. There is
 	// at least one of these or of Links
 	Listen []string
-	Name   string // what peers dial; empty: one made of the host's name, unique on it
+	// of each of them: flows, which routers with equal paths carry by different ones, 1 to 16; how they share the
+	// network with others, "auto", "fabric", "wan" or "lossy"; whether routers are asked for marks of congestion,
+	// "auto" or "off"
+	Lanes           int
+	Congestion, ECN string
+
+	Name string // what peers dial; empty: one made of the host's name, unique on it
 
 	EtherType uint16
 	Scheduler string // how frames are spread over links: "adaptive", "wd", "wsrr", "srr"
@@ -51,6 +58,8 @@ type Embedded struct {
 	Peers map[string]string
 	// where some of Peers are over IP, "HOST:PORT", by name; of two nodes with IP links one at least knows the other's
 	Endpoints map[string][]string
+	// networks to which some of Peers are confined, such as "10.0.0.0/8", by name: frames from elsewhere get no answer
+	Allow     map[string][]string
 	PeersFile string // more of them, as edgectl peers edits it
 
 	DialTimeout time.Duration // how long Dial waits when its context does not say
@@ -67,13 +76,22 @@ type Embedded struct {
 
 // openEmbedded starts a transport and attaches to it. The Device owns it.
 func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
-	e := cfg.Embedded
+	own := *cfg.Embedded
+	own.Endpoints, own.Allow = maps.Clone(own.Endpoints), maps.Clone(own.Allow) // they outlive this call
+	e := &own
+	cfg.Embedded = e
 	if len(e.Links)+len(e.Listen) == 0 {
 		return nil, invalid("Embedded.Links and Embedded.Listen are empty; name at least one interface or UDP port")
 	}
-	peers, err := e.peers()
-	if err != nil {
-		return nil, err
+	if len(e.Listen) == 0 && (e.Lanes != 0 || e.Congestion != "" || e.ECN != "") {
+		return nil, invalid("Embedded.Lanes, Congestion and ECN are of IP links, and Embedded.Listen is empty")
+	}
+	for _, names := range []map[string][]string{e.Endpoints, e.Allow} {
+		for name := range names {
+			if _, ok := e.Peers[name]; !ok {
+				return nil, invalid("Embedded.Endpoints or Allow names %q, which Embedded.Peers does not", name)
+			}
+		}
 	}
 	c := config.Config{
 		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window,
@@ -81,14 +99,15 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 		Poll:     e.Poll, OpWindow: e.OpWindow, Driver: e.Driver, Copy: e.Copy,
 		Timing:   config.Timing{DialTimeout: e.DialTimeout, DeadTime: e.DeadTime},
 		OnDemand: config.OnDemand{Misses: e.Misses},
-		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peers,
+		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile,
+		Peers: e.peers(e.Peers),
 	}
 	c.Limits.Queue = max(cfg.QueueDepth, defaultQueueDepth)
 	for _, name := range e.Links {
 		c.Links = append(c.Links, config.Link{Name: name})
 	}
 	for _, at := range e.Listen {
-		c.Links = append(c.Links, config.Link{Listen: at})
+		c.Links = append(c.Links, config.Link{Listen: at, Lanes: e.Lanes, Congestion: e.Congestion, ECN: e.ECN})
 	}
 	o := daemon.Options{Log: e.Log}
 	if e.Key != "" {
@@ -115,15 +134,12 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	return attach(ctx, ctl, cfg, emb, emb.Close)
 }
 
-// peers are those that are authorised, with their endpoints.
-func (e *Embedded) peers() ([]config.Peer, error) {
-	list := peerList(e.Peers)
-	for name, at := range e.Endpoints {
-		i := slices.IndexFunc(list, func(p config.Peer) bool { return p.Name == name })
-		if i < 0 {
-			return nil, invalid("Embedded.Endpoints names %q, which Embedded.Peers does not", name)
-		}
-		list[i].Endpoints = at
+// peers are nodes to authorise, public keys by name, with where they may be: in order of names, so that errors are the
+// same each time.
+func (e *Embedded) peers(keys map[string]string) (list []config.Peer) {
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		list = append(list, config.Peer{Name: name, Key: keys[name], Endpoints: e.Endpoints[name],
+			Allow: e.Allow[name]})
 	}
-	return list, nil
+	return list
 }

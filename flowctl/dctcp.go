@@ -13,14 +13,17 @@ import (
 type FabricParams struct {
 	DelayParams         // of all lanes together; what Max bounds is each lane
 	Least       float64 // frames of a lane, which marks alone can bring a window to
+	Share       float64 // of marked frames, with which a window begins
 }
 
 // DefaultFabric begins with as many frames as TCP (RFC 6928): of the senders that meet at a port, all windows arrive
 // before any mark came back. Delay cannot tell a busy peer from a full queue, so that it stops at DefaultDelay's least
 // window. A mark can, and goes below it. Least is half a frame: still lower windows pause for many round trips, leave
-// the queue empty meanwhile, and then all grow at once.
+// the queue empty meanwhile, and then all grow at once. Share is less than the 1 of common senders of DCTCP: beside
+// windows that have learnt a small share, one that begins would halve itself at each mark, and short flows be over
+// before they had their part. Still less has more senders that begin at once overrun their port again.
 var DefaultFabric = func() FabricParams {
-	p := FabricParams{DelayParams: DefaultDelay, Least: 1.0 / 2}
+	p := FabricParams{DelayParams: DefaultDelay, Least: 1.0 / 2, Share: 0.35}
 	p.Initial = 10
 	return p
 }()
@@ -53,7 +56,7 @@ type fabricCable struct {
 func (c *fabricCable) New() Controller { return c.lane() }
 
 func (c *fabricCable) lane() *fabricLane {
-	return &fabricLane{DelayWindow: *c.p.window(), c: c, fresh: true, share: 1}
+	return &fabricLane{DelayWindow: *c.p.window(), c: c, fresh: true, share: c.p.Share}
 }
 
 // Fixed implements Congestion.
@@ -77,6 +80,13 @@ type fabricLane struct {
 	fresh bool    // nothing was acknowledged
 	share float64 // of marked frames, smoothed: alpha of RFC 8257
 	data  dataWindow
+	peak  peak
+}
+
+// peak is the most frames that were in flight in this round trip and in the one before.
+type peak struct {
+	now, before int
+	end         mono.Time // of this round trip
 }
 
 // dataWindow is the frames in flight when it began. What DCTCP does once it does for one of them (RFC 8257). A time
@@ -102,7 +112,9 @@ func (l *fabricLane) Share(on bool) {
 }
 
 // OnAck implements Controller. All lanes together grow by a frame in a round trip (RFC 6356, with windows that follow
-// the same signals on all lanes).
+// the same signals on all lanes). A window that was not reached of late does not grow (RFC 7661): where the sender's
+// own port is what holds frames back it would become several times as large as the way needs, unnoticed, and fill the
+// first queue that others share with it.
 func (l *fabricLane) OnAck(now mono.Time, frames int, rtt *RTT) {
 	l.fresh = l.fresh && frames <= 0
 	if l.part = 1; len(l.c.lanes) > 1 {
@@ -112,8 +124,13 @@ func (l *fabricLane) OnAck(now mono.Time, frames int, rtt *RTT) {
 		}
 		l.part = min(1, l.frames/sum)
 	}
+	if float64(max(l.peak.now, l.peak.before)) < l.frames-1 {
+		l.fullAt = 0
+	}
 	l.DelayWindow.OnAck(now, frames, rtt)
-	l.data.landed(frames)
+	if l.data.landed(frames); now >= l.peak.end {
+		l.peak = peak{now: l.data.flying, before: l.peak.now, end: now.Add(l.rtt)}
+	}
 }
 
 // landed records that frames are in flight no more.
@@ -134,6 +151,7 @@ func (l *fabricLane) Allows(inFlight int, now mono.Time) bool {
 	if l.data.flying = inFlight; ok {
 		l.data.flying++
 	}
+	l.peak.now = max(l.peak.now, l.data.flying)
 	return ok
 }
 

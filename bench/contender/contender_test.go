@@ -57,7 +57,7 @@ func TestBuiltInContendersMoveBytes(t *testing.T) {
 	spec := lab.Spec{Links: 2, MTU: 9000}
 	l := testLab(t, spec)
 	for _, c := range []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing,
-		Sealed: true}, TCP{}, TLS{}} {
+		Sealed: true}, Raw{Kind: linkdrv.KindIP}, TCP{}, TLS{}} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, size := range []int{8, 100_000} {
 				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {

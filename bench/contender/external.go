@@ -27,7 +27,7 @@ import (
 // what runs above TCP for the first of them. There is one at least.
 func All(overs []Over) []Contender {
 	all := []Contender{Raw{Kind: linkdrv.KindMmsg}}
-	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindUDP} {
+	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindUDP, linkdrv.KindIP} {
 		all = append(all, Raw{Kind: kind}, Raw{Kind: kind, Sealed: true}, Raw{Kind: kind, Sealed: true, Stdlib: true})
 	}
 	for _, o := range overs {

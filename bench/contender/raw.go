@@ -2,6 +2,7 @@ package contender
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,8 @@ import (
 // how much is in flight is read from shared memory, which costs nothing.
 //
 // Kind is the driver to use. Which of linkdrv.KindRing and linkdrv.KindMmsg is better depends on the MTU and on the
-// machine, so both run; linkdrv.KindUDP is the limit for the transport over that.
+// machine, so both run; linkdrv.KindUDP is the limit for the transport over that, and linkdrv.KindIP, ordinary UDP
+// sockets which alone cross routers, for IP links.
 //
 // Sealed is the limit for encrypted traffic: the sender seals every payload by AES-128-GCM on its way to the frame, the
 // receiver opens it into memory of its own and then copies it to its place. There is nothing else of a secure channel.
@@ -55,13 +57,14 @@ const (
 	rawPatience = 2 * time.Second
 	rawPage     = 8192
 	rawAlone    = 640 // bytes of payload up to which frames travel alone, about as the transport's do
+	rawPort     = 9471
 )
 
 // rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page,
 // unless many frames share their pages.
 func rawPayload(link linkdrv.Info) int {
 	mtu := link.MTU - link.Overhead
-	if mtu > rawPage && mtu < 2*rawPage && link.Kind != linkdrv.KindUDP {
+	if mtu > rawPage && mtu < 2*rawPage && link.Kind != linkdrv.KindUDP && link.Kind != linkdrv.KindIP {
 		mtu = rawPage
 	}
 	return mtu + linkdrv.HeaderLen - rawHead
@@ -130,8 +133,13 @@ func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) {
 func (n *rawNode) open(j *Job, c Raw, h *lab.Host) {
 	n.size = j.Size
 	kit.Checkf(h.Do(func() error {
-		for _, name := range h.LinkNames() {
-			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType, Kind: c.Kind})
+		for i, name := range h.LinkNames() {
+			o := linkdrv.Options{EtherType: rawType, Kind: c.Kind}
+			if c.Kind == linkdrv.KindIP {
+				o.Listen = netip.AddrPortFrom(h.IP(i), rawPort).String()
+				n.at = append(n.at, linkdrv.IPAddr(netip.AddrPortFrom(h.IP(i), rawPort)))
+			}
+			d, err := linkdrv.Open(name, o)
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 // rawNode is one end of a raw measurement. Its thread owns it; sent, got, lost and sending are read by the peer's.
 type rawNode struct {
 	links          []linkdrv.Driver
+	at             []linkdrv.Addr // of IP links
 	peer           *rawNode
 	source, target []byte
 	payload        int // of a full frame
@@ -82,6 +83,9 @@ func (n *rawNode) batchOf(most int, whole bool) (offered, left int) {
 	for i := 0; i < most && (!whole || i == 0 || done > 0); i++ {
 		var f linkdrv.TxFrame
 		f, off, done = n.next(n.heads[n.link][i], off, done)
+		if len(n.peer.at) > 0 {
+			f.To = n.peer.at[n.link]
+		}
 		frames = append(frames, f)
 	}
 	left, err := n.links[n.link].Send(frames)

@@ -203,10 +203,12 @@ func (s *Spec) totalsFigure(results []*Result) figure.Figure {
 
 // Why the goals are missed, where they are.
 const (
-	whyShort = "queues before hosts are longer than the model's, and flows between two hosts share a session, its " +
-		"window and its turns at the NIC, where the model has a connection for each (docs/PERFORMANCE.md)"
+	whyShort = "it is that of a few flows, one or two of which a seed may favour: means of seeds are in " +
+		"docs/PERFORMANCE.md; and flows between two hosts share a session, its window and its turns at the NIC, " +
+		"where the model has a connection for each"
 	whyIncast = "a session begins with a window of 10 frames, before any mark came back: more than 32 senders fill " +
-		"the buffer with them; why several lanes of 128 senders go on to fill it is not known"
+		"the buffer with them; each lane has a frame in flight at least, and those of 128 senders' 4 lanes are more " +
+		"than the buffer holds"
 	whyFrames = "sealed frames have 100 bytes of headers more than TCP's packets, 7 % of a link at an MTU of 1500"
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"strconv"
@@ -23,8 +24,11 @@ import (
 // icmpEvery is the time between two rounds of messages to each host.
 const icmpEvery = 5 * time.Millisecond
 
-// forgedMTU is what the messages say that the way carries: the least that Linux believes.
-const forgedMTU = 552
+// What the messages say that the way carries: the least that Linux believes.
+const (
+	forgedMTU  = 552
+	forgedMTU6 = 1280
+)
 
 // icmpMessage is a message of a router about a datagram between two IPv4 sockets: destination unreachable with that
 // code, and the MTU that is said to be the next.
@@ -46,6 +50,32 @@ func icmpMessage(code byte, mtu uint16, from, to netip.AddrPort) []byte {
 	return b
 }
 
+// icmp6Message is a message of a router about a datagram between two IPv6 sockets: of that type and code, and with the
+// MTU that is said to be the next. The kernel adds the checksum.
+func icmp6Message(kind, code byte, mtu uint32, from, to netip.AddrPort) []byte {
+	const ip, udp = 40, 8
+	b := make([]byte, 8+ip+udp)
+	b[0], b[1] = kind, code
+	binary.BigEndian.PutUint32(b[4:], mtu)
+	inner := b[8:]
+	inner[0], inner[6], inner[7] = 0x60, unix.IPPROTO_UDP, 60
+	binary.BigEndian.PutUint16(inner[4:], 1460)
+	copy(inner[8:], from.Addr().AsSlice())
+	copy(inner[24:], to.Addr().AsSlice())
+	binary.BigEndian.PutUint16(inner[ip:], from.Port())
+	binary.BigEndian.PutUint16(inner[ip+2:], to.Port())
+	binary.BigEndian.PutUint16(inner[ip+4:], 1460)
+	return b
+}
+
+// forgeries are messages to a host about a datagram that it sends: too long, and to a port where nobody listens.
+func forgeries(from, to netip.AddrPort) [][]byte {
+	if from.Addr().Is6() {
+		return [][]byte{icmp6Message(2, 0, forgedMTU6, from, to), icmp6Message(1, 4, 0, from, to)}
+	}
+	return [][]byte{icmpMessage(4, forgedMTU, from, to), icmpMessage(3, 0, from, to)}
+}
+
 // sum16 is the checksum of the Internet protocols.
 func sum16(b []byte) uint16 {
 	sum := uint32(0)
@@ -65,15 +95,21 @@ func (t *Trial) forge() (stop func() uint64) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	var done sync.WaitGroup
 	var failed error
-	fd := -1
+	fd, family, protocol := -1, unix.AF_INET, unix.IPPROTO_ICMP
+	if t.isIPv6() {
+		family, protocol = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
 	kit.Check(l.Link(0).AtRouter(0, func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 		return err
 	}))
 	var messages [2][][]byte
+	var hosts [2]unix.Sockaddr
 	for h := range messages {
-		from, to := t.cluster.Endpoint(h, 0), t.cluster.Endpoint(1-h, 0)
-		messages[h] = [][]byte{icmpMessage(4, forgedMTU, from, to), icmpMessage(3, 0, from, to)}
+		messages[h] = forgeries(t.cluster.Endpoint(h, 0), t.cluster.Endpoint(1-h, 0))
+		if hosts[h] = (&unix.SockaddrInet6{Addr: l.Host(h).IP(0).As16()}); !t.isIPv6() {
+			hosts[h] = &unix.SockaddrInet4{Addr: l.Host(h).IP(0).As4()}
+		}
 	}
 	done.Go(func() {
 		defer unix.Close(fd)
@@ -81,9 +117,8 @@ func (t *Trial) forge() (stop func() uint64) {
 		defer tick.Stop()
 		for ctx.Err() == nil && failed == nil {
 			for h, ms := range messages {
-				to := &unix.SockaddrInet4{Addr: l.Host(h).IP(0).As4()}
 				for _, m := range ms {
-					failed = errors.Join(failed, unix.Sendto(fd, m, 0, to))
+					failed = errors.Join(failed, unix.Sendto(fd, m, 0, hosts[h]))
 					sent++
 				}
 			}
@@ -98,15 +133,19 @@ func (t *Trial) forge() (stop func() uint64) {
 	}
 }
 
-// unreachable is how many ICMP messages of that kind a host's kernel has taken.
+// unreachable is how many ICMP messages of these kinds a host's kernel has taken.
 func unreachable(h *lab.Host) (n uint64) {
 	kit.Check(h.Do(func() error {
-		text, err := os.ReadFile("/proc/thread-self/net/snmp")
+		v4, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		v6, err := os.ReadFile("/proc/thread-self/net/snmp6")
 		if err != nil {
 			return err
 		}
 		var names []string
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(string(v4)) {
 			words := strings.Fields(line)
 			if len(words) == 0 || words[0] != "Icmp:" {
 				continue
@@ -117,6 +156,14 @@ func unreachable(h *lab.Host) (n uint64) {
 				}
 			}
 			names = words
+		}
+		for line := range strings.Lines(string(v6)) {
+			var name string
+			var count uint64
+			if _, bad := fmt.Sscan(line, &name, &count); bad == nil && (name == "Icmp6InDestUnreachs" ||
+				name == "Icmp6InPktTooBigs") {
+				n += count
+			}
 		}
 		return err
 	}))

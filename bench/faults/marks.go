@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"strings"
 	"time"
 
 	"multiedge/bench/kit"
@@ -9,7 +10,7 @@ import (
 // Routers that mark, and that treat marks badly (ECN, PROTOCOL clause 21.12).
 
 const (
-	// What a router does with datagrams.
+	// What a router does with datagrams of IPv4.
 	ruleMarkSome = "ip ecn ect0 numgen random mod 8 != 0 ip ecn set ce"
 	ruleMarkAll  = "ip ecn set ce"
 	ruleBleach   = "ip ecn != not-ect ip ecn set not-ect"
@@ -20,7 +21,14 @@ const (
 )
 
 // rules sets the rules of the router (lab.SetRules); without any it changes nothing.
-func (t *Trial) rules(rules ...string) { kit.Check(t.cluster.Lab().Link(0).SetRules(1, rules...)) }
+func (t *Trial) rules(rules ...string) {
+	if t.isIPv6() {
+		for i := range rules {
+			rules[i] = strings.ReplaceAll(rules[i], "ip ecn", "ip6 ecn")
+		}
+	}
+	kit.Check(t.cluster.Lab().Link(0).SetRules(1, rules...))
+}
 
 // marks is whether the path of a host knows marks to get through.
 func (t *Trial) marks(host int) string {
@@ -128,6 +136,6 @@ func allMarked() Scenario {
 }
 
 func markScenarios() []Scenario {
-	return []Scenario{marking(), allMarked(), marksFail("wipes marks out", ruleBleach),
-		marksFail("drops what may be marked", ruleDrop)}
+	return families(marking(), allMarked(), marksFail("wipes marks out", ruleBleach),
+		marksFail("drops what may be marked", ruleDrop))
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"time"
 
 	"multiedge/bench/kit"
@@ -10,6 +11,24 @@ import (
 // Faults of networks of IP, with a router between the hosts (PROTOCOL clause 21).
 
 func routed(s *kit.ClusterSpec) { s.Lab.Medium = lab.Routed }
+
+// families are scenarios of routed hosts over IPv4, and the same over IPv6, which the short form leaves out.
+func families(list ...Scenario) []Scenario {
+	six := slices.Clone(list)
+	for i := range six {
+		set := six[i].Set
+		six[i].Name += ", IPv6"
+		six[i].Short = false
+		six[i].Set = func(s *kit.ClusterSpec) {
+			set(s)
+			s.Lab.IPv6 = true
+		}
+	}
+	return append(list, six...)
+}
+
+// isIPv6 reports whether the hosts' addresses are.
+func (t *Trial) isIPv6() bool { return t.cluster.Lab().Host(0).IP(0).Is6() }
 
 // rebinding gives the host whose program dials another IP address under load, as a translator of addresses does when it
 // forgets, and a network to which a host moves.
@@ -49,7 +68,8 @@ func confined() Scenario {
 			"moves within 2 s and no operation has failed",
 		Set: func(s *kit.ClusterSpec) {
 			routed(s)
-			s.AllAddresses, s.Allow = true, []string{"10.100.0.2/31", "10.101.0.0/16"}
+			s.AllAddresses = true
+			s.Allow = []string{"10.100.0.2/31", "10.101.0.0/16", "fd77::2/127", "fd77:1::/32"}
 		},
 		Run: func(t *Trial) {
 			c := t.pair(MixRandom, 2, 8)
@@ -87,7 +107,10 @@ func mtuBlackHole() Scenario {
 			c := t.pair(MixBulk, 2, 8)
 			windows := []*Window{t.measure(c, "clean", 300*time.Millisecond)}
 			before := t.present(0)
-			const mtu, headers = 1450, 28 + 14
+			mtu, headers := 1450, 28+14
+			if t.isIPv6() {
+				headers = 48 + 14
+			}
 			kit.Check(t.cluster.Lab().Link(0).SetRouterMTU(1, mtu))
 			t.injected("MTUs made smaller", 1)
 			t.ms("longest stall", t.movesOn(c, "datagrams became shorter"))
@@ -103,5 +126,5 @@ func mtuBlackHole() Scenario {
 }
 
 func routedScenarios() []Scenario {
-	return []Scenario{rebinding(), confined(), mtuBlackHole(), forgedICMP(), blackLane()}
+	return families(rebinding(), confined(), mtuBlackHole(), forgedICMP(), blackLane())
 }

@@ -14,6 +14,7 @@ import (
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
+	"multiedge/linkdrv"
 )
 
 // compareCmd runs the same work over several transports.
@@ -160,9 +161,19 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 	if len(c.Only) == 0 {
 		notes = append(notes, wireGuard())
 	}
-	if c.LabRouter && slices.ContainsFunc(able, isRaw) {
-		able = slices.DeleteFunc(able, isRaw)
-		notes = append(notes, "raw packet sockets do not cross a router and are left out")
+	// raw IP sockets stand for packet sockets beyond a router, and beside them show what it costs
+	able = slices.DeleteFunc(able, func(o contender.Contender) bool {
+		raw, ok := o.(contender.Raw)
+		switch {
+		case !ok:
+			return false
+		case c.LabRouter:
+			return raw.Kind != linkdrv.KindIP
+		}
+		return raw.Kind == linkdrv.KindIP && c.Test != report.PingPong
+	})
+	if c.LabRouter {
+		notes = append(notes, "raw packet sockets do not cross a router and are left out; raw ip is UDP sockets")
 	}
 	for _, want := range c.Only {
 		if !slices.ContainsFunc(all, func(o contender.Contender) bool {
@@ -174,8 +185,6 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 	}
 	return able, notes, nil
 }
-
-func isRaw(o contender.Contender) bool { return o.Name() == report.TransportRaw }
 
 // wireGuard says why encrypted edge does not stand beside WireGuard.
 func wireGuard() string {

@@ -46,6 +46,7 @@ func PublicKey(ctx context.Context, dev *edge.Device) (string, error) {
 }
 
 // Authorise sets the peers, public keys by name, that an embedded node talks to. They replace those of
-// edge.Embedded.Peers or of an earlier call; those of Embedded.PeersFile stay. Connections with other peers end. Only
-// the owner of a daemon chooses its peers (edgectl peers): edge.ErrDenied.
+// edge.Embedded.Peers or of an earlier call; those of Embedded.PeersFile stay. One of a name that Embedded.Endpoints or
+// Embedded.Allow has is where these say. Connections with other peers end. Only the owner of a daemon chooses its peers
+// (edgectl peers): edge.ErrDenied.
 func Authorise(dev *edge.Device, peers map[string]string) error { return core.Authorise(dev, peers) }

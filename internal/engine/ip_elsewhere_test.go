@@ -2,12 +2,15 @@ package engine_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/frame"
+	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
 
@@ -74,5 +77,45 @@ func TestIPRetriesFromElsewhere(t *testing.T) {
 	}
 	if inits < spans || inits > 16*spans {
 		t.Errorf("%d Retries caused %d Inits, at most %d should", spans*each, inits, 16*spans)
+	}
+}
+
+// Clause 21.4: the paths of two links to a peer with two lead to both of them: in the first session, in one that begins
+// where the one before had good paths, and after one or both of the peer's links were out of reach.
+func TestIPLinksLeadApart(t *testing.T) {
+	r := newIPNet(t, 2, rigOptions{})
+	r.connect(engine.DialOptions{})
+	apart := func(what string) {
+		t.Helper()
+		r.must(what, 20*time.Second, func() bool {
+			for i := range r.n {
+				p := r.n[i].e.Snapshot(r.now).Peers[0].Paths
+				if len(p) != 2 || p[0].State != "good" || p[1].State != "good" || p[0].PeerAddr == p[1].PeerAddr ||
+					p[0].PeerLink == p[1].PeerLink {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	apart("two paths to two links")
+	for i := range r.n {
+		r.n[i].e.SetPeers(r.now, new(secure.Peers))
+		r.n[i].e.SetPeers(r.now, peersOf(t, 1-i))
+	}
+	r.n[0].e.SetEndpoints(r.now, r.id(1), r.at[1])
+	r.connect(engine.DialOptions{})
+	apart("in a later session")
+	for k, out := range [][]bool{{true, true}, {false, true}, {true, false}} {
+		r.lose = func(from int, f *flight) bool {
+			link := f.link
+			if from == 0 {
+				link = slices.Index(r.at[1], f.to)
+			}
+			return link < 0 || out[link]
+		}
+		r.rest(time.Duration(700+333*k) * time.Millisecond)
+		r.lose = nil
+		apart(fmt.Sprintf("after the peer's links were silent: %v", out))
 	}
 }

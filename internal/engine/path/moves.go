@@ -274,10 +274,33 @@ func (p *Tx) seek(now mono.Time) {
 		return
 	}
 	p.draw(now)
-	if to, ok := s.Hints.Candidate(&s.net.Links[p.Link].Addr, p.Link, p.tries); ok {
+	if to, ok := p.candidate(); ok {
 		p.direct(to)
 	}
 	p.tries++
+}
+
+// candidate returns the next address at which the peer may be. As long as there is a link of the peer to which no other
+// path leads, addresses to which another does are passed over: two links would share one of the peer's for good.
+func (p *Tx) candidate() (to frame.Addr, ok bool) {
+	s, others := p.Set, uint64(0)
+	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		if o := s.Tx[bits.TrailingZeros64(m)]; o.Usable() && s.isIP(o.Link) {
+			others |= 1 << o.Number
+		}
+	}
+	from := &s.net.Links[p.Link].Addr
+	first, ok := s.Hints.Candidate(from, p.Link, p.tries)
+	if s.facing(p.Link, s.present())&^others == 0 {
+		return first, ok
+	}
+	for to = first; ok && s.LeadsTo(&to); {
+		p.tries++
+		if to, ok = s.Hints.Candidate(from, p.Link, p.tries); to == first {
+			break // there is no other
+		}
+	}
+	return to, ok
 }
 
 // seekAside asks at the next address at which the peer may be, while the path stays where it is.
