@@ -180,16 +180,16 @@ EDGE_API int edge_device_ready(edge_device *dev);
  * time sleeps on it; others may wait in functions of the library meanwhile. */
 EDGE_API int edge_device_fd(edge_device *dev);
 EDGE_API int edge_device_arm(edge_device *dev);
-/* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look found
- * nothing. 1: give way by sched_yield, and poll again. 0: arm, and sleep. Of several threads one at a time. */
+/* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look
+ * found nothing. 1: give way by sched_yield, and poll again. 0: arm, and sleep. Of several threads one at a time. */
 EDGE_API int edge_device_linger(edge_device *dev);
 /* on: what functions of the library take in other threads does not make the descriptor readable. It is for programs
  * whose threads all look, by edge_device_arm, after each call: 0 says that there is something for the loop. */
 EDGE_API void edge_device_quiet(edge_device *dev, int on);
 
 /* Words: for programs whose threads sleep each for streams of its own. The daemon wakes the thread whose stream has
- * something, and no other. One thread sleeps on the descriptor meanwhile, for everything else, and wakes others by their
- * words. Each thread has a word, to which its streams are aimed. The loop: edge_device_poll; look at the streams;
+ * something, and no other. One thread sleeps on the descriptor meanwhile, for everything else, and wakes others by
+ * their words. Each thread has a word, to which its streams are aimed. The loop: edge_device_poll; look at the streams;
  * edge_word_arm, and if that said 1, edge_word_sleep.
  *
  * edge_word_open returns NULL if the daemon has none (EDGE_FEATURE_WORDS), or 64 are in use. A word lasts until
@@ -308,7 +308,8 @@ EDGE_API int edge_request_accept(edge_request *request, const void *data, size_t
                                  int timeout_ms);
 /* Whether the request is for a stream (edge_stream_dial); then *data are those of the dialler's options. */
 EDGE_API int edge_request_stream(const edge_request *request, const void **data, size_t *size);
-/* Accepts it as one. It waits for nothing: edge_stream_wait says how it went. Frees the request, whatever it returns. */
+/* Accepts it as one. It waits for nothing: edge_stream_wait says how it went. Frees the request, whatever it
+ * returns. */
 EDGE_API int edge_request_accept_stream(edge_request *request, edge_stream **stream);
 EDGE_API int edge_request_refuse(edge_request *request, const char *reason);
 /* Withdraws the service, refuses the requests that wait, and frees the listener. */
@@ -362,8 +363,8 @@ enum edge_func {
 enum {
 	EDGE_BACKWARD_FENCE = 1, /* takes effect after every earlier operation of the connection */
 	EDGE_FORWARD_FENCE = 2,  /* later operations of the connection take effect after this one */
-	EDGE_NOTIFY = 4,         /* once a write or atomic is complete the owner gets a notification with imm; a send has imm */
-	EDGE_LOCAL_DONE = 8,     /* a write is done as soon as its local bytes may change; edge_conn_late tells of failures */
+	EDGE_NOTIFY = 4,         /* once a write or atomic is complete the owner is notified, with imm; a send has imm */
+	EDGE_LOCAL_DONE = 8,     /* a write is done once its local bytes may change; edge_conn_late tells of failures */
 	EDGE_MAX_INLINE = 24,
 	EDGE_MAX_PIECES = 16
 };
@@ -382,21 +383,21 @@ typedef struct edge_work {
 	int kind;
 	uint32_t flags;
 	uint32_t imm;
-	uint32_t inline_size;    /* of a write or send: up to EDGE_MAX_INLINE bytes at inline_data, instead of local memory */
+	uint32_t inline_size;    /* of a write or send: up to EDGE_MAX_INLINE bytes at inline_data, in place of local */
 	const void *inline_data;
 	edge_region *local;
 	size_t local_off;
 	size_t size;
 	edge_remote *remote;
 	uint64_t remote_off;
-	void *context;           /* not NULL: edge_completions returns it when the operation has ended. Of a receive: needed */
+	void *context;           /* not NULL: edge_completions returns it when the operation has ended. A receive has one */
 	const edge_piece *pieces; /* up to EDGE_MAX_PIECES in place of local, local_off and size, gathered from */
 	uint32_t npieces;        /* or scattered into in their order, each but the last below 4 GiB. Not of an atomic */
 	int func;                /* of an atomic: enum edge_func. Its size is 4 or 8, it has no local memory */
 	uint64_t operand, compare;
 	uint64_t *result;        /* gets what was there before the atomic is done; NULL: not wanted */
 	int64_t patience_us;     /* how long a message waits for a buffer, in microseconds; 0: without end; negative: not */
-	uint64_t key;            /* of memory that the peer shared (edge_share), in place of remote; remote_off: the address */
+	uint64_t key;            /* of memory the peer shared (edge_share), in place of remote; remote_off: the address */
 	uint64_t wrote;          /* of EDGE_TELL: bytes of the latest write, at most 2 GiB, or 0. It has NOTIFY and imm */
 	uint64_t reserved[2];
 } edge_work;
@@ -547,22 +548,22 @@ EDGE_API int edge_stream_error(edge_stream *stream);
 EDGE_API size_t edge_stream_readable(edge_stream *stream); /* bytes to read: FIONREAD */
 EDGE_API size_t edge_stream_writable(edge_stream *stream); /* bytes for which there is room */
 EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that the peer has not read: SIOCOUTQ */
-/* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for. The
- * peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
+/* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for.
+ * The peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
 
 #define EDGE_STREAM_OPENING 256 /* bytes */
 /* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up many. Both
  * ends must do this; else the end of the other one shows as that of a stream. Not while another thread is in a call on
  * the stream.
- * edge_stream_rest ends the stream in both directions, as edge_stream_close does, but leaves it and its connection to the
- * caller; EDGE_ERR_BUSY: not everything was read, or it is not open; or why it ended. begins: this end is to begin the
- * next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer may; EDGE_ERR_AGAIN until
- * then, or why the connection ended. edge_stream_begin begins it with 1 to EDGE_STREAM_OPENING bytes for the peer's
- * program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no room now. edge_stream_wait is 0 when the
- * peer has taken it.
- * edge_stream_opening copies the bytes by which the peer has begun one to the caller's memory of EDGE_STREAM_OPENING and
- * returns how many; 0: it has not, or they were answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
+ * edge_stream_rest ends the stream in both directions, as edge_stream_close does, but leaves it and its connection to
+ * the caller; EDGE_ERR_BUSY: not everything was read, or it is not open; or why it ended. begins: this end is to begin
+ * the next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer may; EDGE_ERR_AGAIN
+ * until then, or why the connection ended. edge_stream_begin begins it with 1 to EDGE_STREAM_OPENING bytes for the
+ * peer's program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no room now. edge_stream_wait is 0 when
+ * the peer has taken it.
+ * edge_stream_opening copies the bytes by which the peer has begun one to the caller's memory of EDGE_STREAM_OPENING
+ * and returns how many; 0: it has not, or they were answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
 EDGE_API int edge_stream_rest(edge_stream *stream, int begins);
 EDGE_API int edge_stream_resting(edge_stream *stream);
 EDGE_API int edge_stream_begin(edge_stream *stream, const void *data, size_t size);
@@ -575,9 +576,9 @@ EDGE_API const char *edge_stream_peer(const edge_stream *stream);
 EDGE_API const char *edge_stream_service(const edge_stream *stream);
 EDGE_API const void *edge_stream_data(const edge_stream *stream, size_t *size); /* of the dialler's options */
 EDGE_API edge_device *edge_stream_device(const edge_stream *stream);
-/* Its connection, for exports, imports and operations beside its bytes, of which one with EDGE_BACKWARD_FENCE comes after
- * the bytes written before, and before those written after. It is the stream's to close and to free; a notification on
- * it, or a failure of an operation, ends the stream. The name "stream" is taken. */
+/* Its connection, for exports, imports and operations beside its bytes, of which one with EDGE_BACKWARD_FENCE comes
+ * after the bytes written before, and before those written after. It is the stream's to close and to free; a
+ * notification on it, or a failure of an operation, ends the stream. The name "stream" is taken. */
 EDGE_API edge_conn *edge_stream_conn(const edge_stream *stream);
 
 /* Has edge_changed return context when something changes: data, room, a connection to accept, the end. NULL ends

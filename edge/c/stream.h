@@ -36,7 +36,7 @@ struct rest { /* stream_rest.c */
 	bool begins;      /* which this end is to begin */
 	bool said, heard; /* Rest, which who is to begin hears and the other end says */
 	bool begun;       /* we began the next one, and the peer has not answered */
-	uint32_t opening; /* bytes at the beginning of the ring, by which the peer began it; 0: it has not, or was answered */
+	uint32_t opening; /* bytes at the beginning of the ring, by which the peer began it; 0: not yet, or answered */
 };
 
 enum stream_state { S_MEMORY, S_CONNECTING, S_OPEN };
@@ -52,7 +52,7 @@ struct edge_stream {
 	bool crowded;  /* a write waits for room for an operation */
 	bool awaits;   /* operations that complete make room that it lacks, or end it: await_more */
 	bool accepts;  /* it was asked for by the peer */
-	uint32_t word, aimed; /* whom its events are to wake (A8.7), and do, as far as the daemon knows; 0: the descriptor */
+	uint32_t word, aimed; /* whom its events are to wake (A8.7), and do as the daemon knows; 0: the descriptor */
 	size_t skip;   /* of the connection's data, what is not the program's */
 	edge_remote *peer;
 	struct inbound in;

@@ -1,6 +1,7 @@
 /*
- * Several streams on one connection, one after the other (PROTOCOL clause 11.9). A connection, its rings and its exports
- * take some ten messages with the daemons at each end; the next stream on it takes one to the peer, and the answer.
+ * Several streams on one connection, one after the other (PROTOCOL clause 11.9). A connection, its rings and its
+ * exports take some ten messages with the daemons at each end; the next stream on it takes one to the peer, and the
+ * answer.
  *
  * When the end that is not to begin has sent and read all, it says that it rests, as the last word of its stream. The
  * other one begins the next stream once it has heard that, and has sent and read all. Both words come, by their fences,

@@ -4,8 +4,8 @@
  *
  * Each connection of libfabric is a stream of libedge (PROTOCOL clause 11), or, since a daemon does not connect a node
  * to itself, a Unix socket to another process of this host. What stands in it is the provider's own (wire.c): messages,
- * and reads, writes and atomics of registered memory, which the owner's provider performs while its program is in it. So
- * any memory may be used and registered, at the cost of one copy at each side, and progress is manual.
+ * and reads, writes and atomics of registered memory, which the owner's provider performs while its program is in it.
+ * So any memory may be used and registered, at the cost of one copy at each side, and progress is manual.
  *
  * Where keys are the provider's (FI_MR_PROV_KEY), the daemon has registered memory as well, if it can have it, and
  * reads, writes and atomics of integers are operations of libedge (native.c), without the owner's program.

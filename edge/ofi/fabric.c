@@ -295,7 +295,8 @@ void connection_lost(struct fabric *f, int err)
 	if (!f->fatal || err == 0 || err == EDGE_ERR_RESET || err == EDGE_ERR_FORKED)
 		return;
 	const char *why = err == EDGE_ERR_PEER_DOWN ? "the peer's host or its daemon restarted or does not answer" :
-	                  edge_error_is(err, EDGE_ERR_DAEMON_DOWN) ? "the daemon of this host went away" : edge_strerror(err);
+	                  edge_error_is(err, EDGE_ERR_DAEMON_DOWN) ? "the daemon of this host went away"
+	                                                           : edge_strerror(err);
 	fprintf(stderr, "libedge-fi: a connection is lost: %s. Messages are lost with it, which ofi_rxm tells nobody, so "
 	        "this process ends. FI_EDGE_FATAL=0 lets it go on.\n", why);
 	_exit(1);

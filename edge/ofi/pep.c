@@ -326,7 +326,8 @@ static int refuse(struct fabric *f, struct connreq *c, const void *data, size_t 
 	struct refusal *r = malloc(sizeof *r + HEADER + size);
 	if (r == NULL)
 		return -FI_ENOMEM;
-	*r = (struct refusal){ .watched = { .step = refusal_step }, .f = f, .link = { .fd = c->fd }, .size = HEADER + size };
+	*r = (struct refusal){ .watched = { .step = refusal_step }, .f = f, .link = { .fd = c->fd },
+		.size = HEADER + size };
 	header_put(r->bytes, &(struct header){ .kind = K_REJECT, .size = size });
 	if (size > 0)
 		memcpy(r->bytes + HEADER, data, size);

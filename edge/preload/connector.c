@@ -168,7 +168,7 @@ static bool dialled_by_peer(struct sock *s) {
 			continue;
 		}
 		uint32_t uid;
-		s->kept.fresh = edge_request_user(r, &uid) ? 0 : now_ns() + FRESH; /* of this host: by the kernel's word, each */
+		s->kept.fresh = edge_request_user(r, &uid) ? 0 : now_ns() + FRESH; /* of this host: the kernel says, each */
 		if (edge_request_accept_stream(r, &s->stream) == 0) {
 			edge_stream_watch(s->stream, s); /* once: it says that something changed */
 			return true;

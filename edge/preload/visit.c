@@ -1,5 +1,5 @@
-/* When a thread is in the library: it is not cancelled there, whatever its type of cancellation, signals are put off, and
- * the end of the process waits for it. */
+/* When a thread is in the library: it is not cancelled there, whatever its type of cancellation, signals are put off,
+ * and the end of the process waits for it. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
 /*
- * Wait sets: an eventfd and an epoll set each, in which a thread sleeps so that it can watch the hub. The program has to
- * keep its numbers, so there are few, and threads share them: a wait set belongs to the thread that slept in it last,
- * until another needs it. A thread that finds none sleeps on a word, as those of locks do, or in poll with all others of
- * its kind.
+ * Wait sets: an eventfd and an epoll set each, in which a thread sleeps so that it can watch the hub. The program has
+ * to keep its numbers, so there are few, and threads share them: a wait set belongs to the thread that slept in it
+ * last, until another needs it. A thread that finds none sleeps on a word, as those of locks do, or in poll with all
+ * others of its kind.
  */
 #define _GNU_SOURCE
 #include <errno.h>

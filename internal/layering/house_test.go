@@ -31,15 +31,20 @@ func TestFilesFitOnAScreen(t *testing.T) {
 		if d.IsDir() && (d.Name() == ".git" || d.Name() == "out" || d.Name() == "bin") {
 			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(path, ".go") {
+		end := filepath.Ext(path)
+		if end != ".go" && end != ".c" && end != ".h" {
 			return nil
 		}
-		seen++
 		src, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		checkFile(t, path, string(src))
+		raw := map[int]bool{} // lines that cannot be broken
+		if end == ".go" {
+			seen++
+			checkGo(t, path, src, raw)
+		}
+		checkLines(t, path, string(src), raw)
 		return nil
 	})
 	if err != nil {
@@ -50,15 +55,15 @@ func TestFilesFitOnAScreen(t *testing.T) {
 	}
 }
 
-// checkFile reports what of a file is beyond the limits.
-func checkFile(t *testing.T, path, src string) {
+// checkGo reports what of a file's functions and types is beyond the limits, and finds the lines with raw strings and
+// tags.
+func checkGo(t *testing.T, path string, src []byte, raw map[int]bool) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, src, 0)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	raw := map[int]bool{} // lines with raw strings and tags, which cannot be broken
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BasicLit:
@@ -78,6 +83,10 @@ func checkFile(t *testing.T, path, src string) {
 		}
 		return true
 	})
+}
+
+// checkLines reports a file that is too long, and lines that are.
+func checkLines(t *testing.T, path, src string, raw map[int]bool) {
 	lines := strings.Split(src, "\n")
 	if len(lines)-1 > maxLines {
 		t.Errorf("%s has %d lines; at most %d", path, len(lines)-1, maxLines)

@@ -81,14 +81,16 @@ static void take(const char *peer, const char *service)
 	IS(ends(c[1], d, &w), EDGE_ERR_KEY); /* of another domain */
 	w.remote_off = BASE;
 	IS(ends(c[1], d, &w), EDGE_ERR_STOPPED);
-	edge_work add = { .kind = EDGE_ATOMIC, .func = EDGE_FETCH_ADD, .size = 8, .operand = 3, .key = key, .remote_off = BASE,
+	edge_work add = { .kind = EDGE_ATOMIC, .func = EDGE_FETCH_ADD, .size = 8, .operand = 3, .key = key,
+		.remote_off = BASE,
 		.result = &was };
 	IS(ends(c[0], d, &add), 0);
 	CHECK(was == 0);
-	edge_work read = { .kind = EDGE_READ, .local = mem, .local_off = 100, .size = 7, .key = key, .remote_off = BASE + 8 };
+	edge_work read = { .kind = EDGE_READ, .local = mem, .local_off = 100, .size = 7, .key = key,
+		.remote_off = BASE + 8 };
 	IS(ends(c[0], d, &read), 0);
 	CHECK(strcmp((char *)edge_region_bytes(mem) + 100, "shared") == 0);
-	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_TELL, .wrote = 1 }, NULL), EDGE_ERR_INVALID); /* without EDGE_NOTIFY */
+	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_TELL, .wrote = 1 }, NULL), EDGE_ERR_INVALID); /* no EDGE_NOTIFY */
 	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_SEND, .wrote = 1 }, NULL), EDGE_ERR_INVALID);
 	IS(edge_post(c[0], &(edge_work){ .kind = EDGE_TELL, .flags = EDGE_NOTIFY, .wrote = EDGE_MAX_MESSAGE + 1 }, NULL),
 	   EDGE_ERR_TOO_LONG);

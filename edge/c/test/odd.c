@@ -405,7 +405,8 @@ static void *reads_all(void *s)
 	return NULL;
 }
 
-static void stream_between(edge_device *from, edge_listener *l, const char *name, edge_stream **ours, edge_stream **peers)
+static void stream_between(edge_device *from, edge_listener *l, const char *name, edge_stream **ours,
+                           edge_stream **peers)
 {
 	OK(edge_stream_dial_start(from, edge_device_name(from), name, NULL, ours, WAIT));
 	while (edge_stream_accept(l, peers, 10) != 0)
@@ -523,7 +524,8 @@ static void alone(char **arg)
 	OK(edge_register(a, 4096, &r, WAIT));
 	OK(edge_export_region(r, c, "m", EDGE_REMOTE_WRITE, 0, 4096, NULL, WAIT));
 	OK(edge_import(notified, "m", &m, WAIT));
-	notifies = (edge_work){ .kind = EDGE_WRITE, .flags = EDGE_NOTIFY, .inline_data = "x", .inline_size = 1, .remote = m };
+	notifies = (edge_work){ .kind = EDGE_WRITE, .flags = EDGE_NOTIFY, .inline_data = "x", .inline_size = 1,
+		.remote = m };
 	OK(pthread_create(&t, NULL, gives_up, idle));
 	while (gives_up_is == 0)
 		;

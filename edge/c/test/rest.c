@@ -18,7 +18,11 @@ static void look(void)
 }
 
 /* Looks until x is true; a test that hangs ends. */
-#define UNTIL(x) do { time_t end_ = time(NULL) + WAIT / 1000; while (!(x)) { look(); CHECK(time(NULL) < end_); } } while (0)
+#define UNTIL(x) \
+	do { \
+		time_t end_ = time(NULL) + WAIT / 1000; \
+		while (!(x)) { look(); CHECK(time(NULL) < end_); } \
+	} while (0)
 
 static void join(const char *service, edge_stream **x, edge_stream **y)
 {
@@ -146,7 +150,8 @@ static void lie(const char *service, const struct lie *of)
 			do /* until the other end rests */
 				UNTIL(edge_notify_wait(c, &said, 0) == 0);
 			while (said.imm >> 30 != 3);
-		edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE, .imm = of->says[i], .local = mem,
+		edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE, .imm = of->says[i],
+			.local = mem,
 			.size = of->sizes[i], .remote = ring };
 		edge_op op;
 		OK(edge_post(c, &w, &op));

@@ -14,7 +14,8 @@ enum { WAIT = 20000 };
 
 static inline void die(const char *file, int line, const char *where, int got)
 {
-	fprintf(stderr, "%s:%d: %s: %d (%s; %s)\n", file, line, where, got, got < 0 ? edge_strerror(got) : "", edge_detail());
+	fprintf(stderr, "%s:%d: %s: %d (%s; %s)\n", file, line, where, got, got < 0 ? edge_strerror(got) : "",
+	        edge_detail());
 	_exit(1);
 }
 

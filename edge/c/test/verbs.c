@@ -18,7 +18,8 @@ static int posted;
 
 static void receive(size_t i)
 {
-	edge_work w = { .kind = EDGE_RECEIVE, .local = mem, .local_off = i * BUFFER, .size = BUFFER, .context = &places[i] };
+	edge_work w = { .kind = EDGE_RECEIVE, .local = mem, .local_off = i * BUFFER, .size = BUFFER,
+		.context = &places[i] };
 	edge_piece two[] = { { mem, i * BUFFER, 100 }, { mem, i * BUFFER + 100, BUFFER - 100 } };
 	if (i % 2 == 0)
 		w = (edge_work){ .kind = EDGE_RECEIVE, .pieces = two, .npieces = 2, .context = &places[i] };
@@ -260,7 +261,8 @@ static void messages(edge_remote *to)
 	posts(&(edge_work){ .kind = EDGE_SEND, .local = mem, .size = BUFFER + 1 }, EDGE_ERR_TOO_LONG);
 	talks((edge_work){ .inline_data = "on", .inline_size = 2 }, 2);
 	/* The answer to this meets no buffer, and its sender has no patience. */
-	posts(&(edge_work){ .kind = EDGE_SEND, .flags = EDGE_NOTIFY, .imm = REFUSE, .inline_data = "x", .inline_size = 1 }, 0);
+	posts(&(edge_work){ .kind = EDGE_SEND, .flags = EDGE_NOTIFY, .imm = REFUSE, .inline_data = "x",
+		.inline_size = 1 }, 0);
 	for (char mark = 0; mark == 0;)
 		OK(edge_remote_read(to, &mark, 1, MARK, WAIT));
 	posts(&(edge_work){ .kind = EDGE_SEND, .inline_data = "x", .inline_size = 1 }, 0);
@@ -287,7 +289,8 @@ static void composed_writes(edge_remote *to)
 	int err;
 	OK(edge_remote_read(to, want, N, 5000, WAIT));
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		edge_work w = { .kind = EDGE_WRITE, .local = mem, .local_off = AT, .size = N, .remote = to, .remote_off = 5000 };
+		edge_work w = { .kind = EDGE_WRITE, .local = mem, .local_off = AT, .size = N, .remote = to,
+			.remote_off = 5000 };
 		SAY(err, edge_compose(conn, &w, &op));
 		OK(err);
 		for (unsigned step = 0; step < 20; step++) {

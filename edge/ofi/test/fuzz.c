@@ -248,7 +248,8 @@ static void feed_answer(void)
 static void feed_nonsense(void)
 {
 	struct header h = { .kind = (uint8_t)(once_in(3) ? any() : below(10)),
-		.flags = (uint8_t)(once_in(3) ? any() : below(4)), .status = (uint16_t)odd_number(), .id = (uint32_t)odd_number(),
+		.flags = (uint8_t)(once_in(3) ? any() : below(4)), .status = (uint16_t)odd_number(),
+		.id = (uint32_t)odd_number(),
 		.size = odd_number(), .addr = odd_number(),
 		.key = once_in(2) ? keys[below(2)] : odd_number(), .data = odd_number() };
 	feed(&h, below(400));

@@ -2,8 +2,8 @@
  * Reads, writes and atomics that involve no code of the owner's: its program does something else meanwhile.
  *
  * sided sided-serve FILE    sided sided FILE
- * sided flood-serve FILE    sided flood FILE N    N writes, each read again, and atomics among them; when the connection
- *                                                 ends it is made again, and all begins anew
+ * sided flood-serve FILE    sided flood FILE N    N writes, each read again, and atomics among them; when the
+ *                                                 connection ends it is made again, and all begins anew
  * sided measure-serve FILE    sided measure FILE  us of one operation, MB/s of sixteen at once; STREAM=1: with keys of
  *                                                 the program's, so that the owner's provider performs them
  *

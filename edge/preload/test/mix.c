@@ -440,7 +440,7 @@ static void watch(void) {
 			forks();
 		if (npool && chance(5))
 			disturb(&workers[POOLED + draw((uint64_t)npool)]);
-		for (int i = 0; i < nconns && npool && plan_cancels; i++) { /* who was cancelled may have taken an event along */
+		for (int i = 0; i < nconns && npool && plan_cancels; i++) { /* who was cancelled may have taken an event */
 			pthread_mutex_lock(&conns[i].pool);
 			if (conns[i].pooled)
 				rearm(&conns[i], EPOLL_CTL_MOD, true);

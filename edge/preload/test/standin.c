@@ -59,7 +59,8 @@ static int64_t slow(void) {
 	if (!ms)
 		return 0;
 	int64_t t = atoi(ms);
-	timerfd_settime(timer, 0, &(struct itimerspec){.it_value.tv_sec = t / 1000, .it_value.tv_nsec = t % 1000 * 1000000}, NULL);
+	struct itimerspec at = {.it_value.tv_sec = t / 1000, .it_value.tv_nsec = t % 1000 * 1000000};
+	timerfd_settime(timer, 0, &at, NULL);
 	return now() + t;
 }
 
@@ -411,7 +412,7 @@ ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *,
 	char part[4096];
 	size_t done = 0;
 	while (done < size) {
-		if (poll(&(struct pollfd){.fd = s->e.fd, .events = POLLOUT}, 1, 0) == 0) /* libedge asks for bytes if it has room */
+		if (poll(&(struct pollfd){.fd = s->e.fd, .events = POLLOUT}, 1, 0) == 0) /* libedge asks for bytes */
 			return done > 0 ? (ssize_t)done : EDGE_ERR_AGAIN;
 		ssize_t n = fill(arg, done, part, size - done < sizeof part ? size - done : sizeof part);
 		ssize_t r = n > 0 ? edge_stream_write(s, part, (size_t)n, ms) : 0;
@@ -425,7 +426,9 @@ ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *,
 /* Here none can be used again. */
 int edge_stream_rest(edge_stream *s, int begins) { return (void)s, (void)begins, EDGE_ERR_BUSY; }
 int edge_stream_resting(edge_stream *s) { return (void)s, EDGE_ERR_AGAIN; }
-int edge_stream_begin(edge_stream *s, const void *data, size_t size) { return (void)s, (void)data, (void)size, EDGE_ERR_AGAIN; }
+int edge_stream_begin(edge_stream *s, const void *data, size_t size) {
+	return (void)s, (void)data, (void)size, EDGE_ERR_AGAIN;
+}
 size_t edge_stream_opening(edge_stream *s, void *to) { return (void)s, (void)to, 0; }
 int edge_stream_take(edge_stream *s) { return (void)s, EDGE_ERR_AGAIN; }
 
@@ -452,7 +455,7 @@ size_t edge_stream_readable(edge_stream *s) {
 	ioctl(s->e.fd, FIONREAD, &n);
 	return (size_t)n;
 }
-void edge_stream_bound(edge_stream *s, size_t bytes) { (void)s, (void)bytes; } /* the kernel's buffers are as they are */
+void edge_stream_bound(edge_stream *s, size_t bytes) { (void)s, (void)bytes; } /* the kernel's stay as they are */
 size_t edge_stream_unsent(edge_stream *s) {
 	int n = 0;
 	ioctl(s->e.fd, TIOCOUTQ, &n);

@@ -79,7 +79,8 @@ static void parts(void) {
 	open_pair();
 	CHECK(setsockopt(one, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){.tv_usec = 200000}, sizeof(struct timeval)) == 0);
 	struct iovec v[2] = {{much, sizeof much}, {"b", 1}};
-	struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = v, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = v + 1, .msg_iovlen = 1}}};
+	struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = v, .msg_iovlen = 1}},
+	                       {.msg_hdr = {.msg_iov = v + 1, .msg_iovlen = 1}}};
 	pthread_create(&t, NULL, drain, NULL);
 	int n = sendmmsg(one, m, 2, MSG_NOSIGNAL);
 	CHECK(n == (m[0].msg_len < sizeof much ? 1 : 2));
@@ -280,7 +281,8 @@ static void zerocopy(void) {
 /* STANDIN_LOST: the daemon took the listener's service back. It is offered again. */
 static void again(void) {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "%s/tcp/%d", getenv("EDGE_SOCKET"), ntohs(address.sin_port));
+	int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "%s/tcp/%d", getenv("EDGE_SOCKET"),
+	                 ntohs(address.sin_port));
 	struct pollfd p = {.fd = listener, .events = POLLIN};
 	for (int err = -1, s; preloaded && err; close(s)) {
 		s = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -194,7 +194,8 @@ EXPORT int rselect(int n, fd_set *in, fd_set *out, fd_set *except, struct timeva
 		if (want != 0)
 			fds[many++] = (struct pollfd){ .fd = i, .events = want };
 	}
-	int64_t ms = t == NULL ? -1 : t->tv_sec > INT_MAX / 1000 - 1 ? INT_MAX : t->tv_sec * 1000 + (t->tv_usec + 999) / 1000;
+	int64_t ms = t == NULL ? -1 : t->tv_sec > INT_MAX / 1000 - 1 ? INT_MAX
+	           : t->tv_sec * 1000 + (t->tv_usec + 999) / 1000;
 	int ready = rpoll(fds, many, (int)ms), told = 0;
 	if (ready < 0)
 		return -1;

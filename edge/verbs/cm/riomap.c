@@ -5,8 +5,9 @@
  * there what it maps. Such a write has the fence that bytes of the stream have, so who has received what was sent after
  * riomap finds the entry.
  *
- * riowrite copies, as rsend does, and what follows it in the stream comes after it. Of the bytes of a call the last ones,
- * up to the end of their word, take effect when all before are in place: the peer's program may poll the last byte.
+ * riowrite copies, as rsend does, and what follows it in the stream comes after it. Of the bytes of a call the last
+ * ones, up to the end of their word, take effect when all before are in place: the peer's program may poll the last
+ * byte.
  *
  * A peer may write anything into the table, also the names of exports that there are not. Who does not wait is told so
  * (EAGAIN); who does is kept for ASK_MS for each such name, as rsend is kept by a peer that reads nothing, and other

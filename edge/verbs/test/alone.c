@@ -47,7 +47,8 @@ static int forks(void)
 	void *late = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *shared = ibv_reg_mr(e.pd, late, 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(shared != NULL && ibv_dereg_mr(shared) == 0, "the parent's device does not survive its child");
-	CHECK(ibv_dereg_mr(mr) == 0 && strcmp(near, "parent") == 0 && strcmp(there, "registered") == 0, "after ibv_dereg_mr");
+	CHECK(ibv_dereg_mr(mr) == 0 && strcmp(near, "parent") == 0 && strcmp(there, "registered") == 0,
+	      "after ibv_dereg_mr");
 	close_end(&e);
 	puts("fork: ok");
 	return 0;
@@ -278,7 +279,8 @@ static int signals(void)
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(e.context);
 	struct ibv_cq *cq;
 	void *context;
-	CHECK(channel != NULL && sigaction(SIGALRM, &on, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
+	CHECK(channel != NULL && sigaction(SIGALRM, &on, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0,
+	      "no timer");
 	CHECK(ibv_get_cq_event(channel, &cq, &context) != 0 && errno == EINTR, "%s", strerror(errno));
 	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && sigaction(SIGUSR1, &on, NULL) == 0, "no handler");
 	raises = true; /* by the library's call of fcntl, after which it sleeps */
@@ -328,7 +330,8 @@ static int gone(void)
 	while (ibv_poll_cq(a.cq, 1, &c) == 0)
 		CHECK(now_ms() < began + MOST_MS, "it does not fail");
 	int64_t took = now_ms() - began;
-	CHECK(c.status == IBV_WC_RETRY_EXC_ERR && took >= LEAST_MS, "%s after %ld ms", ibv_wc_status_str(c.status), (long)took);
+	CHECK(c.status == IBV_WC_RETRY_EXC_ERR && took >= LEAST_MS, "%s after %ld ms",
+	      ibv_wc_status_str(c.status), (long)took);
 	CHECK(ibv_destroy_qp(a.qp) == 0, "ibv_destroy_qp");
 	close_end(&a);
 	close_end(&b);

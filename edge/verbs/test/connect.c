@@ -62,7 +62,8 @@ int main(int argc, char **argv)
 	for (int round = argc == 2 ? atoi(argv[1]) : 1; round > 0; round--)
 		for (int many = 0; many < 2; many++) {
 			for (int i = 0; many && i < MANY; i++)
-				CHECK((mr[i] = ibv_reg_mr(e.pd, all + i * PART, PART, access)) != NULL, "region %d: %s", i, strerror(errno));
+				CHECK((mr[i] = ibv_reg_mr(e.pd, all + i * PART, PART, access)) != NULL,
+				      "region %d: %s", i, strerror(errno));
 			int64_t took = link_all(&e, whole);
 			least[many] = took < least[many] ? took : least[many];
 			for (int i = 0; many && i < MANY; i++)

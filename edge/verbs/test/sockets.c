@@ -121,8 +121,9 @@ static bool is_all(const char *p, size_t n, char c)
 	return true;
 }
 
-/* Writes into memory that the other end has mapped. Who has received what was sent after a mapping, or after its end, or
- * after a write, finds it so: a later mapping at the same offset gets none of what is written to it into the earlier. */
+/* Writes into memory that the other end has mapped. Who has received what was sent after a mapping, or after its end,
+ * or after a write, finds it so: a later mapping at the same offset gets none of what is written to it into the
+ * earlier. */
 static int maps(void)
 {
 	enum { SIZE = 300000, OFFSET = 1 << 20, ROUNDS = 8 };
@@ -130,7 +131,8 @@ static int maps(void)
 	connected(listener, pair);
 	char *bytes = malloc(SIZE), *taken[2] = { malloc(SIZE), malloc(SIZE) };
 	CHECK(riowrite(pair[0], bytes, 1, OFFSET, 0) == (size_t)-1 && errno == EINVAL, "a write to nothing");
-	CHECK(riomap(pair[1], &listener, sizeof listener, PROT_WRITE, 0, 0) == -1 && errno == EOPNOTSUPP, "a stack is mapped");
+	CHECK(riomap(pair[1], &listener, sizeof listener, PROT_WRITE, 0, 0) == -1 && errno == EOPNOTSUPP,
+	      "a stack is mapped");
 	for (int round = 0; round < ROUNDS; round++) {
 		char *to = taken[round % 2], *other = taken[1 - round % 2], c = (char)('a' + round);
 		memset(bytes, c, SIZE);
@@ -140,7 +142,8 @@ static int maps(void)
 		passes(pair[1], pair[0]);
 		CHECK(riowrite(pair[0], bytes, 13, OFFSET + 3, 0) == 13, "riowrite: %s", strerror(errno));
 		passes(pair[0], pair[1]);
-		CHECK(is_all(to, 3, 0) && is_all(to + 3, 13, c) && is_all(to + 16, SIZE - 16, 0), "13 bytes in round %d", round);
+		CHECK(is_all(to, 3, 0) && is_all(to + 3, 13, c) && is_all(to + 16, SIZE - 16, 0),
+		      "13 bytes in round %d", round);
 		CHECK(riowrite(pair[0], bytes, SIZE, OFFSET, 0) == SIZE, "riowrite: %s", strerror(errno));
 		passes(pair[0], pair[1]);
 		CHECK(is_all(to, SIZE, c) && is_all(other, SIZE, 0), "all bytes in round %d", round);

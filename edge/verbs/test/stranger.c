@@ -108,7 +108,8 @@ static int take(const char *identity)
 	union ibv_gid from = gid_of(identity);
 	for (char byte; read(0, &byte, 1) == 1;)
 		printf("%d\n", count(qp, mr, &from));
-	bool ended = ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 &&
+	bool ended = ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 &&
+		ibv_dealloc_pd(pd) == 0 &&
 		ibv_close_device(c) == 0;
 	ibv_free_device_list(list);
 	free(memory);
@@ -138,7 +139,8 @@ static bool odd(edge_conn *c, edge_region *r, const struct head *good)
 	gid.to_gid.raw[15] ^= 1;
 	lies.from_gid.raw[15] ^= 1; /* its node is known all the same */
 	size_t most = sizeof *good + MOST, small = sizeof *good + SMALL;
-	return throw(c, r, &key, small) && throw(c, r, &number, small) && throw(c, r, &gid, small) && throw(c, r, good, 1) &&
+	return throw(c, r, &key, small) && throw(c, r, &number, small) && throw(c, r, &gid, small) &&
+		throw(c, r, good, 1) &&
 		throw(c, r, good, sizeof *good - 1) && throw(c, r, good, most + 1) && throw(c, r, good, 2 * most) &&
 		throw(c, r, &lies, small) && throw(c, r, good, most);
 }

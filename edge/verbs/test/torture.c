@@ -42,7 +42,8 @@ static void finish(struct client *c, struct job *j)
 	if (j->kind == READ) {
 		struct slot *s = &c->slots[j->slot];
 		s->readers--;
-		CHECK(is_filled(b, s->size, s->seed), "read %lu of slot %d has other bytes than were written", j->number, j->slot);
+		CHECK(is_filled(b, s->size, s->seed), "read %lu of slot %d has other bytes than were written",
+		      j->number, j->slot);
 	} else if (j->kind == ATOMIC) {
 		uint64_t was;
 		memcpy(&was, b, 8);
@@ -73,7 +74,8 @@ static void completed(struct client *c, const struct ibv_wc *w, uint64_t *flushe
 		++*flushed;
 	if (w->status != IBV_WC_SUCCESS) {
 		CHECK(w->status == IBV_WC_WR_FLUSH_ERR || !c->e.broken, "a second error: %s", ibv_wc_status_str(w->status));
-		CHECK(w->status == IBV_WC_WR_FLUSH_ERR || w->status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(w->status));
+		CHECK(w->status == IBV_WC_WR_FLUSH_ERR || w->status == IBV_WC_RETRY_EXC_ERR, "%s",
+		      ibv_wc_status_str(w->status));
 		c->e.broken = true;
 	}
 }
@@ -154,7 +156,8 @@ static bool post(struct client *c)
 		memcpy(b, &m, sizeof m);
 		fill(b + sizeof m, j->size, m.number);
 		g[0].length = sizeof m;
-		g[1] = (struct ibv_sge){ .addr = (uintptr_t)b + sizeof m, .length = (uint32_t)j->size, .lkey = c->e.buffers->lkey };
+		g[1] = (struct ibv_sge){ .addr = (uintptr_t)b + sizeof m, .length = (uint32_t)j->size,
+			.lkey = c->e.buffers->lkey };
 		w.num_sge = 2;
 		if (sizeof m + j->size <= 64 && draw(2))
 			w.send_flags = IBV_SEND_INLINE;
