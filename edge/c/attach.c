@@ -33,7 +33,7 @@ void attach_end(edge_device *d, int err)
 		watch_fd(d->w->epoll, d->ring->watch, 0, EPOLL_CTL_DEL);
 	if (mapped)
 		words_detach(d);
-	ring_close(d->ring, mapped);
+	ring_close(d, mapped);
 }
 
 /* Ends an attempt, and plans the next after a pause that is spread by half. */
@@ -84,13 +84,15 @@ static void greeted(edge_device *d, struct call *c, int err, const union abi_pac
 		return; /* control_close: who called it goes on */
 	if (err == 0)
 		err = check_hello(d, &m->hello, fds);
+	struct bell *submit = err == 0 ? bell_new(fds[1]) : NULL;
 	if (err == 0)
-		err = ring_map(d->ring, fds[0], &m->hello);
+		err = submit == NULL ? EDGE_ERR_NO_MEMORY : ring_map(d->ring, fds[0], &m->hello);
 	if (err != 0) {
+		free(submit);
 		attach_failed(d, err);
 		return;
 	}
-	d->ring->submit = fds[1];
+	d->ring->submit = submit;
 	d->ring->watch = fds[2];
 	fds[1] = fds[2] = -1;
 	/* Edge-triggered, so that nobody has to make it unreadable (A8.3). */

@@ -1,7 +1,11 @@
 /* How functions of the library begin and end; time, names, and what else every layer needs. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base.h"
 
@@ -13,6 +17,59 @@ void enter(edge_device *d)
 	pthread_mutex_lock(&d->mu);
 }
 
+struct bell *bell_new(int fd)
+{
+	struct bell *b = malloc(sizeof *b);
+	if (b != NULL)
+		*b = (struct bell){ .refs = 1, .fd = fd };
+	return b;
+}
+
+/* The daemon is to be woken once the lock is free: on a core that it shares with the program it runs at once, and the
+ * program's other threads would find the lock taken until it sleeps again. */
+void bell_due(edge_device *d, struct bell *b)
+{
+	if (d->due != NULL)
+		return;
+	atomic_fetch_add(&b->refs, 1);
+	d->due = b;
+}
+
+void bell_drop(struct bell *b)
+{
+	if (b == NULL || atomic_fetch_sub(&b->refs, 1) != 1)
+		return;
+	close(b->fd);
+	free(b);
+}
+
+static void bell_ring(struct bell *b)
+{
+	uint64_t one = 1;
+	int before = errno;
+	while (write(b->fd, &one, sizeof one) < 0 && errno == EINTR)
+		;
+	errno = before;
+	bell_drop(b);
+}
+
+void call_daemon(edge_device *d)
+{
+	struct bell *b = d->due;
+	d->due = NULL;
+	if (b != NULL)
+		bell_ring(b);
+}
+
+void unlock(edge_device *d)
+{
+	struct bell *b = d->due;
+	d->due = NULL;
+	pthread_mutex_unlock(&d->mu);
+	if (b != NULL)
+		bell_ring(b);
+}
+
 int leave(edge_device *d, int result)
 {
 	void (*fn)(void *, int) = d->cfg.on_change;
@@ -20,7 +77,7 @@ int leave(edge_device *d, int result)
 	bool last = d->orphan && d->above->unused(d), lost = d->lost, back = (lost || d->away) && d->attached;
 	d->away = (lost || d->away) && !back;
 	d->lost = false;
-	pthread_mutex_unlock(&d->mu);
+	unlock(d);
 	if (fn != NULL && lost)
 		fn(arg, EDGE_ERR_DAEMON_DOWN);
 	if (fn != NULL && back)

@@ -37,6 +37,10 @@ struct above {
 	void (*free)(edge_device *d);           /* then. Unlocked */
 };
 
+/* The doorbell by which the daemon is woken. It is closed with the last count: a thread that rings it has let go of the
+ * lock, and the number may be another file's once it is closed. */
+struct bell { _Atomic int refs; int fd; };
+
 /* Each part is its layer's. */
 struct edge_device {
 	pthread_mutex_t mu;
@@ -50,6 +54,7 @@ struct edge_device {
 	uint32_t epoch;    /* counts attachments */
 	uint32_t window;
 	uint64_t features; /* in force with this daemon */
+	struct bell *due;  /* with a count: whoever unlocks next rings it. NULL: nobody need */
 	const struct above *above;
 	struct ring *ring;
 	struct control *ctl;
@@ -63,7 +68,13 @@ struct edge_device {
 	edge_device *next, *prev; /* fork.c */
 };
 
+struct bell *bell_new(int fd); /* takes fd over; NULL: no memory, and it does not */
+void bell_due(edge_device *d, struct bell *b);
+void bell_drop(struct bell *b);
+void call_daemon(edge_device *d); /* rings what is due, with the lock held */
+
 /* base.c, unlocked; enter locks, leave unlocks */
+void unlock(edge_device *d); /* for a while */
 void enter(edge_device *d);
 int leave(edge_device *d, int result);
 void watch_fd(int epoll, int fd, uint32_t events, int how);

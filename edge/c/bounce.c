@@ -105,7 +105,7 @@ static int advance(struct transfer *t, int64_t until)
 		b->lent[i] = false;
 		return err;
 	}
-	ring_publish(c->d->ring);
+	ring_publish(c->d);
 	int at = (t->oldest + t->flying++) % SLOTS;
 	t->slots[at] = i;
 	t->lens[at] = n;
@@ -120,7 +120,7 @@ static int retire(struct transfer *t, int64_t until)
 	int i = t->slots[t->oldest];
 	int err = wait_for(d, oldest_done, t, until);
 	if (err == 0) {
-		pthread_mutex_unlock(&d->mu);
+		unlock(d);
 		err = edge_op_error(&b->op[i]);
 		pthread_mutex_lock(&d->mu);
 	}

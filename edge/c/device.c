@@ -158,7 +158,7 @@ static edge_device *device_new(void)
 		.mem = &x->mem, .conns = &x->conns, .ops = &x->ops, .streams = &x->streams };
 	pthread_mutex_init(&x->d.mu, NULL);
 	x->w.epoll = x->w.wake = x->w.bell = x->w.timer = x->ctl.fd = -1;
-	x->ring.submit = x->ring.watch = -1;
+	x->ring.watch = -1;
 	x->ctl.last = &x->ctl.first;
 	x->mem.last_job = &x->mem.jobs;
 	x->w.last_changed = &x->w.changed;
@@ -238,7 +238,7 @@ static void release_all(edge_device *d)
 {
 	while (d->conns->listeners != NULL) {
 		edge_listener *l = d->conns->listeners;
-		pthread_mutex_unlock(&d->mu);
+		unlock(d);
 		edge_listener_close(l);
 		pthread_mutex_lock(&d->mu);
 	}

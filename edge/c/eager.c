@@ -26,7 +26,7 @@ static int compose(edge_conn *c, const edge_work *w, edge_op *op)
 	err = op_launch(d, c, w, &e, op);
 	if (err == 0) {
 		d->ops->slots[op->slot].composing = (uint32_t)w->size;
-		ring_publish(d->ring);
+		ring_publish(d);
 	}
 	return err;
 }
@@ -61,7 +61,7 @@ static int put(const edge_op *op, struct abi_sqe *e)
 	if (e->op != ABI_OP_WROTE)
 		s->composing = 0;
 	ring_put(d->ring, e);
-	ring_publish(d->ring);
+	ring_publish(d);
 	return 0;
 }
 

@@ -35,7 +35,7 @@ static void in_child(void)
 		d->w->waiters = NULL; /* of threads that are not here */
 		d->cfg.on_change = NULL; /* as its program was told */
 		d->w->leader = d->w->asleep = false;
-		ring_close(d->ring, false);
+		ring_close(d, false);
 		if (d->ctl->fd >= 0)
 			close(d->ctl->fd);
 		d->ctl->fd = -1;

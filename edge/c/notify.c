@@ -57,7 +57,7 @@ static bool pay(edge_conn *c)
 			return false;
 		ring_put(d->ring, &(struct abi_sqe){ .op = ABI_OP_CREDIT, .conn = c->id, .imm = c->notes.owed });
 		c->notes.owed = 0;
-		ring_publish(d->ring);
+		ring_publish(d);
 	}
 	return c->user == NULL || c->user->pay(c);
 }

@@ -81,7 +81,7 @@ static int post(edge_device *d, edge_conn *c, const edge_queue *q, const edge_wo
 	    (err = q != NULL ? usable(q) : early(c)) == 0)
 		err = receive_put(d, c, queue, w, op);
 	if (err == 0)
-		ring_publish(d->ring);
+		ring_publish(d);
 	return leave(d, err);
 }
 

@@ -49,23 +49,26 @@ int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m)
 		return system_error("mmap of the rings");
 	madvise(map, size, MADV_DONTFORK); /* A11.2 */
 	*r = (struct ring){ .peeked = r->peeked, .map = map, .size = size, .sq = (char *)map + ABI_RINGS,
-		.sq_entries = m->sq_entries, .cq_entries = m->cq_entries, .submit = -1, .watch = -1 };
+		.sq_entries = m->sq_entries, .cq_entries = m->cq_entries, .watch = -1 };
 	r->cq = r->sq + (size_t)m->sq_entries * 64;
 	return 0;
 }
 
 /* Forgets the rings; mapped: they are in this process, and not in a parent. */
-void ring_close(struct ring *r, bool mapped)
+void ring_close(edge_device *d, bool mapped)
 {
+	struct ring *r = d->ring;
 	if (r->map == NULL)
 		return;
 	if (mapped && r->peeked) /* somebody may be about to look: there stays something to look at, for ever */
 		mmap(r->map, r->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	else if (mapped)
 		munmap(r->map, r->size);
-	close(r->submit);
+	bell_drop(d->due);
+	d->due = NULL;
+	bell_drop(r->submit);
 	close(r->watch);
-	*r = (struct ring){ .submit = -1, .watch = -1, .peeked = r->peeked };
+	*r = (struct ring){ .watch = -1, .peeked = r->peeked };
 }
 
 /* Whether there is room for so many submissions. */
@@ -89,17 +92,15 @@ void ring_put(struct ring *r, const void *e)
 	memcpy(r->sq + (size_t)(r->tail++ & (r->sq_entries - 1)) * size, e, size);
 }
 
-/* Shows what was put, and wakes the daemon if it sleeps (A8.2). */
-void ring_publish(struct ring *r)
+/* Shows what was put, and has the daemon woken if it sleeps (A8.2). */
+void ring_publish(edge_device *d)
 {
+	struct ring *r = d->ring;
 	atomic_store_explicit(word(r, ABI_SQ_TAIL), r->tail, memory_order_release);
 	full_fence();
 	_Atomic uint32_t *asleep = word(r, ABI_DAEMON_ASLEEP);
-	if (atomic_load_explicit(asleep, memory_order_relaxed) == 0 || atomic_exchange(asleep, 0) == 0)
-		return;
-	uint64_t one = 1;
-	while (write(r->submit, &one, sizeof one) < 0 && errno == EINTR)
-		;
+	if (atomic_load_explicit(asleep, memory_order_relaxed) != 0 && atomic_exchange(asleep, 0) != 0)
+		bell_due(d, r->submit);
 }
 
 bool ring_ready(const struct ring *r)

@@ -11,7 +11,8 @@ struct ring {
 	uint32_t sq_entries, cq_entries;
 	uint32_t tail, head; /* ours: submissions made, completions taken */
 	uint32_t taken;      /* sq_head as it was last seen */
-	int submit, watch;
+	struct bell *submit; /* NULL: none yet */
+	int watch;
 	bool broken;
 	bool peeked; /* by threads without the lock: ring_peek */
 	bool dozes; /* as the daemon was told: completions of operations are no reason to wake (A8.3) */
@@ -19,10 +20,10 @@ struct ring {
 
 void full_fence(void);
 int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m);
-void ring_close(struct ring *r, bool mapped);
+void ring_close(edge_device *d, bool mapped);
 bool ring_room(struct ring *r, uint32_t entries);
 void ring_put(struct ring *r, const void *e);
-void ring_publish(struct ring *r);
+void ring_publish(edge_device *d);
 bool ring_ready(const struct ring *r);
 bool ring_peek(const struct ring *r);
 enum ring_sleep { RING_AWAKE, RING_ASLEEP, RING_DOZING };

@@ -162,7 +162,7 @@ static int say(edge_stream *s, uint32_t imm, uint32_t flags)
 	    .remote = s->peer };
 	int err = op_put(s->c, &w, NULL);
 	if (err == 0)
-		ring_publish(s->d->ring);
+		ring_publish(s->d);
 	return err;
 }
 
@@ -172,7 +172,7 @@ static bool aim(edge_stream *s)
 	if (!ring_room(s->d->ring, 1))
 		return false;
 	ring_put(s->d->ring, &(struct abi_sqe){ .op = ABI_OP_AIM, .conn = s->c->id, .imm = s->word });
-	ring_publish(s->d->ring);
+	ring_publish(s->d);
 	s->aimed = s->word;
 	return true;
 }
@@ -242,7 +242,7 @@ static void take(edge_stream *s, char *p, size_t n, bool peek)
 	size_t at = s->in.head & (s->ring - 1), first = least(n, s->ring - at);
 	bool longer = n > SHORT;
 	if (longer)
-		pthread_mutex_unlock(&s->d->mu);
+		unlock(s->d);
 	memcpy(p, ring + at, first);
 	memcpy(p + first, ring, n - first);
 	if (longer)
@@ -334,7 +334,7 @@ int stream_post(edge_stream *s, size_t n, uint32_t imm)
 			return_credit(s->c); /* has edge_changed tell of room */
 		return err;
 	}
-	ring_publish(s->d->ring);
+	ring_publish(s->d);
 	piece->n = (uint32_t)n;
 	o->flying++;
 	o->sent += n;
@@ -361,7 +361,7 @@ static ssize_t send_piece(edge_stream *s, const struct source *from, size_t skip
 	size_t at = s->ring + (o->sent & (o->size - 1));
 	bool longer = n > SHORT || from->p == NULL;
 	if (longer)
-		pthread_mutex_unlock(&s->d->mu);
+		unlock(s->d);
 	ssize_t have = put(from, skip, (char *)s->region->bytes + at, n);
 	if (longer)
 		pthread_mutex_lock(&s->d->mu);

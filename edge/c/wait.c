@@ -227,7 +227,7 @@ static bool poll_on(edge_device *d, int64_t *since)
 	if (!d->attached || !idle_polls(&d->w->idle, since, now))
 		return false;
 	tell_polling(d, true);
-	pthread_mutex_unlock(&d->mu);
+	unlock(d);
 	sched_yield();
 	int64_t after = now_ns();
 	pthread_mutex_lock(&d->mu);
@@ -273,7 +273,7 @@ static void sleep_on(edge_device *d, int64_t until)
 		{ .fd = d->ctl->fd, .events = d->ctl->want_out ? POLLIN | POLLOUT : POLLIN } };
 	bool beside = w->rung;
 	w->asleep = true;
-	pthread_mutex_unlock(&d->mu);
+	unlock(d);
 	struct epoll_event e[8];
 	int ms = left <= 0 ? 0 : (int)((left + MILLI - 1) / MILLI);
 	int n = beside ? poll(p, 4, ms) : epoll_wait(w->epoll, e, 8, ms);
@@ -306,6 +306,7 @@ static void follow(edge_device *d, struct waiter *x, int64_t until)
 	if (until - now > PULSE_LOOK)
 		until = now + PULSE_LOOK;
 	struct timespec t = { .tv_sec = until / SECOND, .tv_nsec = until % SECOND };
+	call_daemon(d);
 	pthread_cond_timedwait(&x->cond, &d->mu, &t);
 }
 

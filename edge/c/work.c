@@ -236,7 +236,7 @@ static int post_some(edge_conn *c, const edge_work *w, size_t n, edge_op *ops)
 	while (i < n && (err = op_put(c, &w[i], ops == NULL ? NULL : &ops[i])) == 0)
 		i++;
 	if (i > 0)
-		ring_publish(c->d->ring);
+		ring_publish(c->d);
 	return i > 0 ? (int)i : err;
 }
 

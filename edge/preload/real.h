@@ -3,6 +3,7 @@
 #define EDGE_PRELOAD_REAL_H
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -53,6 +54,7 @@
 	X(int, vdprintf, (int, const char *, va_list)) \
 	X(int, __vdprintf_chk, (int, int, const char *, va_list)) \
 	X(int, pthread_setcanceltype, (int, int *)) \
+	X(int, pthread_cancel, (pthread_t)) \
 	X(int, sigaction, (int, const struct sigaction *, struct sigaction *)) \
 	X(sighandler_t, signal, (int, sighandler_t)) \
 	X(int, setuid, (uid_t)) \

@@ -13,8 +13,13 @@ static _Atomic bool over;
 static __thread bool ends;
 static _Atomic int visitors; /* threads in the library */
 static __thread int inside, cancels;
-/* The thread was cancelled asynchronously, or may be: a request that began then may be on its way still. */
-static __thread bool asynchronous;
+/* The thread may be cancelled asynchronously, or could be once: a request that began then may be on its way still. */
+static __thread bool asynchronous, blocked;
+
+/* Somebody has asked for a cancellation. Until then none can be on its way, and threads that are cancelled
+ * asynchronously make no system calls on their visits: redis's main thread is such a one, and nobody cancels it. */
+static _Atomic bool requested;
+static _Atomic int entering; /* asynchronous threads that saw no request, and have not disabled cancellation yet */
 
 /* The C library's handler looks at the type of cancellation, not at its state: a request that was on its way when the
  * thread disabled cancellation ends it nevertheless. So its signal is blocked, which sigprocmask would not do. */
@@ -30,6 +35,26 @@ EXPORT int pthread_setcanceltype(int type, int *old) {
 	return real.pthread_setcanceltype(type, old);
 }
 
+/* The first request waits for threads that did not expect one: they disable cancellation in a few lines. One whose
+ * signal handler jumped out of these is not waited for long. */
+EXPORT int pthread_cancel(pthread_t t) {
+	real_need();
+	atomic_store(&requested, true);
+	struct brief b = {0};
+	for (int64_t until = now_ns() + SECOND; entering > 0 && now_ns() < until;)
+		brief_wait(&b);
+	return real.pthread_cancel(t);
+}
+
+/* Whether the thread, which is about to disable cancellation, need not block the signal for that. */
+static bool unasked(void) {
+	atomic_fetch_add(&entering, 1);
+	if (!requested)
+		return true;
+	atomic_fetch_sub(&entering, 1);
+	return false;
+}
+
 /* The process ends, and what this thread needs is gone. */
 _Noreturn static void stop(void) {
 	atomic_fetch_sub(&visitors, 1);
@@ -40,12 +65,16 @@ _Noreturn static void stop(void) {
 /* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor,
  * and disables cancellation, stands where signals are put off. */
 static void hold(int n) {
-	if (asynchronous)
+	bool quick = asynchronous && unasked(), block = asynchronous && !quick;
+	if (block)
 		cancel_signal(SIG_BLOCK);
 	inside = n;
 	atomic_signal_fence(memory_order_seq_cst);
+	blocked = block;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	atomic_fetch_add(&visitors, 1);
+	if (quick)
+		atomic_fetch_sub(&entering, 1);
 	if (over && !ends)
 		stop();
 }
@@ -53,6 +82,7 @@ static void hold(int n) {
 static void release(void) {
 	int old = cancels;
 	bool may_end = asynchronous; /* as soon as that is enabled: it must have left */
+	bool unblock = blocked;
 	if (!may_end)
 		pthread_setcancelstate(old, NULL);
 	atomic_fetch_sub(&visitors, 1);
@@ -60,7 +90,8 @@ static void release(void) {
 	inside = 0;
 	if (may_end) {
 		pthread_setcancelstate(old, NULL);
-		cancel_signal(SIG_UNBLOCK);
+		if (unblock)
+			cancel_signal(SIG_UNBLOCK);
 	}
 	if (signals_put_off())
 		signals_let_in();
@@ -125,7 +156,10 @@ void visit_count(void) {
 		atomic_fetch_add(&x->s->refs, 1);
 }
 
-void visits_after_fork(void) { visitors = within(); } /* other threads are not here */
+void visits_after_fork(void) { /* other threads are not here */
+	visitors = within();
+	entering = 0;
+}
 
 void visit_stops(void) {
 	if (!over || ends)

@@ -543,6 +543,42 @@ static void forks(void) {
 	pthread_join(t, NULL);
 }
 
+static _Atomic pid_t looked_at;
+
+static void *reads(void *arg) {
+	char c;
+	(void)arg;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (looked_at = gettid(); !stop; turns++)
+		recv(two, &c, 1, MSG_DONTWAIT);
+	return NULL;
+}
+
+/* A thread that may be cancelled at any time blocks no signal for each call as long as nobody has cancelled any. */
+static void uncancelled(void) {
+	pthread_t t;
+	open_pair();
+	stop = false;
+	turns = 0;
+	in_thread(&t, reads, NULL);
+	for (int looks = 0; looks < 500 || turns < 1000; looks++) {
+		char name[64], line[128] = "";
+		snprintf(name, sizeof name, "/proc/self/task/%d/status", (int)looked_at);
+		FILE *f = turns > 0 ? fopen(name, "r") : NULL;
+		while (f && fgets(line, sizeof line, f) && strncmp(line, "SigBlk:", 7))
+			;
+		if (f)
+			fclose(f);
+		looks -= !f;
+		CHECK(!f || (strtoull(line + 7, NULL, 16) >> (__SIGRTMIN - 1) & 1) == 0);
+		sched_yield();
+	}
+	stop = true;
+	CHECK(pthread_join(t, NULL) == 0);
+	stop = false;
+	close_pair();
+}
+
 static void hung(int signal) {
 	(void)signal;
 	dprintf(1, "FAIL %s: it hangs\n", test);
@@ -554,7 +590,7 @@ int main(int argc, char **argv) {
 		{"slow", slow}, {"many", many}, {"full", full}, {"accepts", accepts}, {"sleeper", add_to_sleeper},
 		{"shared", shared_set}, {"sleepers", two_sleepers}, {"leaver", leaver}, {"first", add_first}, {"range", range},
 		{"cancels", cancels}, {"closes", closes}, {"heir", heir}, {"anywhere", anywhere}, {"handlers", handlers},
-		{"forks", forks},
+		{"forks", forks}, {"uncancelled", uncancelled},
 	};
 	setvbuf(stdout, NULL, _IONBF, 0);
 	test = "listen";
