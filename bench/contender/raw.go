@@ -44,6 +44,10 @@ func (c Raw) Variant() string {
 	}
 	return c.Kind
 }
+
+// Routed reports whether its frames cross routers.
+func (c Raw) Routed() bool { return c.Kind == linkdrv.KindIP }
+
 func (Raw) Missing() string       { return "" }
 func (Raw) Does(test string) bool { return Over{}.Does(test) }
 

@@ -14,7 +14,6 @@ import (
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
-	"multiedge/linkdrv"
 )
 
 // compareCmd runs the same work over several transports.
@@ -168,9 +167,9 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 		case !ok:
 			return false
 		case c.LabRouter:
-			return raw.Kind != linkdrv.KindIP
+			return !raw.Routed()
 		}
-		return raw.Kind == linkdrv.KindIP && c.Test != report.PingPong
+		return raw.Routed() && c.Test != report.PingPong
 	})
 	if c.LabRouter {
 		notes = append(notes, "raw packet sockets do not cross a router and are left out; raw ip is UDP sockets")

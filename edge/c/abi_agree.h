@@ -1,5 +1,5 @@
-/* The constants of edge.h are those of docs/ABI.md: written by go generate ./internal/abi; change the register there,
- * not this file. */
+/* The constants of edge.h are those of docs/ABI.md: written
+ * by go generate ./internal/abi; change the register there, not this file. */
 _Static_assert(-EDGE_ERR_KEY == 1, "-EDGE_ERR_KEY");
 _Static_assert(-EDGE_ERR_PERMISSION == 3, "-EDGE_ERR_PERMISSION");
 _Static_assert(-EDGE_ERR_BOUNDS == 4, "-EDGE_ERR_BOUNDS");

@@ -122,7 +122,7 @@ func publicErrors() string {
 // agreement is abi_agree.h: the compiler's check that the constants of edge.h are those of the register.
 func agreement() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "/* The constants of edge.h are those of docs/ABI.md: written %s. */\n", notice)
+	fmt.Fprintf(&b, "/* The constants of edge.h are those of docs/ABI.md: written\n * %s. */\n", notice)
 	same := func(name string, value uint64) {
 		if name != "" {
 			fmt.Fprintf(&b, "_Static_assert(%s == %d, %q);\n", name, value, name)
