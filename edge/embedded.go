@@ -74,10 +74,18 @@ type Embedded struct {
 	open func(name string) (linkdrv.Driver, error) // of links; nil: real interfaces
 }
 
+func cloneLists(of map[string][]string) map[string][]string {
+	of = maps.Clone(of)
+	for name, list := range of {
+		of[name] = slices.Clone(list)
+	}
+	return of
+}
+
 // openEmbedded starts a transport and attaches to it. The Device owns it.
 func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	own := *cfg.Embedded
-	own.Endpoints, own.Allow = maps.Clone(own.Endpoints), maps.Clone(own.Allow) // they outlive this call
+	own.Endpoints, own.Allow = cloneLists(own.Endpoints), cloneLists(own.Allow) // they outlive this call
 	e := &own
 	cfg.Embedded = e
 	if len(e.Links)+len(e.Listen) == 0 {

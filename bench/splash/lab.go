@@ -229,6 +229,9 @@ func Run(ctx context.Context, c *kit.Cluster, s Spec, show kit.Show) (*Result, e
 // of its rows.
 func (res *Result) follow(ctx context.Context, ranks *kit.Crew, show kit.Show, computed func()) {
 	done, next := 0, make([]int, res.Ranks)
+	if len(res.Rows) == 0 {
+		computed()
+	}
 	for busy := res.Ranks; busy > 0; {
 		e := ranks.Hear(ctx)
 		if e.Over && !res.Kill && ranks.Process(e.Member).Ends() == nil || e.Started {

@@ -16,11 +16,30 @@ import (
 
 // RunTCP is Run with the same protocol over TCP, to compare the two. Of the Config it uses Rank, Ranks, Size, Locks,
 // Log and Observe. With each other rank there are two connections: over to this rank asks it, over from it asks this
-// one. RunTCP closes them. Nothing is encrypted or checked: ranks trust each other, and the network.
+// one. RunTCP closes them. Nothing is encrypted or authenticated: ranks trust each other, and the network. Requests,
+// those of Prefetch among them, leave at the next wait. A rank that ends waits for the others until ctx ends.
 func RunTCP(ctx context.Context, c Config, to, from []*net.TCPConn, f func(*Memory) error) error {
+	closeAll := func() {
+		for _, list := range [][]*net.TCPConn{to, from} {
+			for _, conn := range list {
+				if conn != nil {
+					conn.Close()
+				}
+			}
+		}
+	}
+	defer closeAll()
 	c.Name, c.Root, c.Checked = "tcp", "tcp", false
 	if err := c.complete(); err != nil {
 		return err
+	}
+	if len(to) != c.Ranks || len(from) != c.Ranks {
+		return invalid("%d and %d connections for %d ranks", len(to), len(from), c.Ranks)
+	}
+	for q := range to {
+		if q != c.Rank && (to[q] == nil || from[q] == nil) {
+			return invalid("rank %d has no connection with rank %d", c.Rank, q)
+		}
 	}
 	t := &overTCP{rank: c.Rank, asked: make([]*asked, c.Ranks), settled: make(chan struct{}, 1),
 		notes: make(chan noted, c.Ranks*mostPosted)}
@@ -34,14 +53,7 @@ func RunTCP(ctx context.Context, c Config, to, from []*net.TCPConn, f func(*Memo
 		t.areas[i] = b
 	}
 	t.ctx, t.end = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(t.ctx, func() { // whoever reads or writes ends
-		for q := range to {
-			if q != c.Rank {
-				to[q].Close()
-				from[q].Close()
-			}
-		}
-	})
+	context.AfterFunc(t.ctx, closeAll) // whoever reads or writes ends
 	for q := range to {
 		if q != c.Rank {
 			t.asked[q] = &asked{conn: to[q], out: bufio.NewWriterSize(to[q], bufferTCP),
@@ -50,13 +62,14 @@ func RunTCP(ctx context.Context, c Config, to, from []*net.TCPConn, f func(*Memo
 			t.ends.Go(func() { t.serve(q, from[q]) })
 		}
 	}
-	err := runOver(&c, t, f)
-	if err == nil {
+	err := errPanic
+	defer func() { // before the memory is unmapped
+		t.end(err)
+		t.ends.Wait()
+	}()
+	if err = runOver(&c, t, f); err == nil {
 		err = protect(t.part)
 	}
-	t.end(err)
-	t.ends.Wait()
-	stop()
 	return err
 }
 
@@ -232,7 +245,7 @@ func (t *overTCP) hear(rank int) {
 	}
 }
 
-// take takes the answer to an order.
+// take takes the answer to an order. One that is lost counts as none: who waits for it hears that the rank is.
 func (t *overTCP) take(in *bufio.Reader, o *order) (err error) {
 	over := false
 	switch o.verb {
@@ -242,9 +255,13 @@ func (t *overTCP) take(in *bufio.Reader, o *order) (err error) {
 		_, err = in.ReadByte()
 	default:
 		var b [8]byte
-		_, err = io.ReadFull(in, b[:])
-		*o.was = binary.LittleEndian.Uint64(b[:])
-		over = t.atomics.Add(-1) == 0
+		if _, err = io.ReadFull(in, b[:]); err == nil {
+			*o.was = binary.LittleEndian.Uint64(b[:])
+			over = t.atomics.Add(-1) == 0
+		}
+	}
+	if err != nil {
+		return err
 	}
 	if t.left.Add(-1) == 0 || over {
 		select {
@@ -252,7 +269,7 @@ func (t *overTCP) take(in *bufio.Reader, o *order) (err error) {
 		default: // there is a token
 		}
 	}
-	return err
+	return nil
 }
 
 // serve does what a rank asks for, until it has no more to ask.
@@ -290,7 +307,8 @@ func (t *overTCP) serveOne(rank int, b []byte, in *bufio.Reader, out *bufio.Writ
 	if o.verb >= swap {
 		o.n = 8
 	}
-	if o.verb > compareSwap || o.area > data || o.there < 0 || o.n < 0 || o.there > len(t.areas[o.area])-o.n {
+	if o.verb > compareSwap || o.area > data || o.there < 0 || o.n < 0 || o.there > len(t.areas[o.area])-o.n ||
+		o.verb >= swap && (o.area != control || o.there%8 != 0) {
 		return errRequest
 	}
 	memory := t.areas[o.area][o.there : o.there+o.n]

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"multiedge/edge"
 )
 
 // mesh connects ranks over loopback: to[a][b] is what a asks b over, the other end is from[b][a].
@@ -93,6 +95,7 @@ func TestRankIsLostOverTCP(t *testing.T) {
 func TestRequestsAreChecked(t *testing.T) {
 	for _, o := range []order{{verb: read, area: data, there: 1 << 16, n: 1}, {verb: read, there: 1 << 62, n: 1 << 62},
 		{verb: write, area: data, there: 1<<16 - 4, n: 8}, {verb: swap, there: 1 << 40, was: new(uint64)}, {verb: 9},
+		{verb: swap, there: 4, was: new(uint64)}, {verb: swap, area: data, was: new(uint64)},
 		{verb: read, there: -8, n: 8}} {
 		errs := overLoopback(t, Config{Ranks: 2, Size: 1 << 16}, func(m *Memory) error {
 			if m.rank == 1 {
@@ -104,6 +107,37 @@ func TestRequestsAreChecked(t *testing.T) {
 		})
 		if err := errs[0]; !errors.Is(err, errRequest) || !errors.Is(err, ErrRank) {
 			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// A rank whose function panics ends the others' run, and its memory stays until nobody uses it.
+func TestPanicOverTCP(t *testing.T) {
+	to, from := mesh(t, 2)
+	panicked := make(chan any)
+	go func() {
+		defer func() { panicked <- recover() }()
+		_ = RunTCP(context.Background(), Config{Rank: 0, Ranks: 2, Size: 1 << 16}, to[0], from[0],
+			func(m *Memory) error { m.Barrier(); panic("enough") })
+	}()
+	err := RunTCP(context.Background(), Config{Rank: 1, Ranks: 2, Size: 1 << 16}, to[1], from[1],
+		func(m *Memory) error {
+			m.Barrier()
+			m.Barrier()
+			return nil
+		})
+	if what := <-panicked; what != "enough" || !errors.Is(err, ErrRank) {
+		t.Errorf("panicked with %v, the other: %v", what, err)
+	}
+}
+
+func TestConnectionsOverTCP(t *testing.T) {
+	to, from := mesh(t, 2)
+	for _, c := range [][2][]*net.TCPConn{{to[0][:1], from[0]}, {to[0], make([]*net.TCPConn, 2)}} {
+		err := RunTCP(context.Background(), Config{Rank: 0, Ranks: 2, Size: 1 << 16}, c[0], c[1],
+			func(*Memory) error { return nil })
+		if !errors.Is(err, edge.ErrInvalid) {
+			t.Errorf("%d and %d connections: %v", len(c[0]), len(c[1]), err)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package dsm
 
 import "sync/atomic"
 
-// A transport moves bytes between the memories of ranks: over package edge (links.go), in tests through memory that
-// does whatever fences allow. A failure ends the rank by a panic (fail).
+// A transport moves bytes between the memories of ranks: over package edge (links.go), over TCP (tcp.go), in tests
+// through memory that does whatever fences allow. A failure ends the rank by a panic (fail).
 type transport interface {
 	// memory returns the data and the control region of this rank.
 	memory() (data, control []byte)
@@ -47,7 +47,7 @@ const (
 	data
 )
 
-// perform does an operation on memory of the rank that asks for it, at once. Atomics are atomic with those of other
+// perform does an operation on this rank's memory, at once. Atomics are atomic with those of other
 // ranks.
 func perform(b []byte, o *order) {
 	switch o.verb {

@@ -63,7 +63,7 @@ type debt struct {
 }
 
 const (
-	debtShare = 100
+	debtShare = 1000
 	mostDebt  = time.Millisecond
 )
 

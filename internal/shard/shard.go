@@ -335,6 +335,7 @@ func (s *Shard) Start(group *sync.WaitGroup) {
 	group.Go(func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		defer s.hurry(false) // the thread is the runtime's again
 		s.runner.thread.Store(int32(unix.Gettid()))
 		s.run()
 	})

@@ -73,6 +73,10 @@ func TestHurry(t *testing.T) {
 	if calm == 0 {
 		t.Skip("this kernel has no slices of threads")
 	}
+	if a, err := unix.SchedGetAttr(0, 0); err != nil || a.Policy != unix.SCHED_NORMAL && a.Policy != unix.SCHED_BATCH ||
+		unix.SchedSetAttr(0, a, 0) != nil {
+		lacks(t, "sched_setattr, and an ordinary policy")
+	}
 	var s Shard
 	for _, on := range []bool{true, true, false, false, true, false} {
 		want := calm

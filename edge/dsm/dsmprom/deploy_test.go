@@ -20,7 +20,7 @@ func deployed(t *testing.T, name string) string {
 	return string(b)
 }
 
-// The dashboard, the alert rules and their tests, and the table in DSM.md name metrics that exist: those of Go, and the
+// The dashboard, the alert rules and their tests name metrics that exist: those of Go, and the
 // two that ranks in C have besides. The dashboard shows each.
 func TestDeployedNamesMetrics(t *testing.T) {
 	known := map[string]bool{"edge_dsm_faults_total": true, "edge_dsm_protects_total": true}

@@ -17,7 +17,7 @@ while [ $i -lt "$runs" ]; do
 		r=$((r + 1))
 	done
 	for p in $pids; do
-		wait "$p" || { cat "$dir"/err.*; echo "FAIL: chaos: run $i of $n ranks, log of $log words"; exit 1; }
+		wait "$p" || { kill $pids 2>/dev/null; cat "$dir"/err.*; echo "FAIL: chaos: run $i of $n ranks, log of $log words"; exit 1; }
 	done
 	total=$((total + 20)) i=$((i + 1))
 done
@@ -30,7 +30,7 @@ alone() {
 		r=$((r + 1))
 	done
 	for p in $pids; do
-		wait "$p" || { cat "$dir"/err.*; echo "FAIL: chaos: $3"; exit 1; }
+		wait "$p" || { kill $pids 2>/dev/null; cat "$dir"/err.*; echo "FAIL: chaos: $3"; exit 1; }
 	done
 }
 (export CHAOS_SLOW=3000; alone overrun 2 'a log that is written over while it is read')
