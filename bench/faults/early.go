@@ -11,8 +11,8 @@ import (
 )
 
 // A connection is given a buffer before it is accepted, its own or one of a queue (clause 14.2). So the first message,
-// which does not wait (clause 14.6), is taken; the buffer of a request that is refused comes back. Both ends are in
-// this process.
+// which does not wait (clause 14.6), is taken; the buffer of its own that a refused request has comes back;
+// buffers of a queue on a refused request are not tried. Both ends are in this process.
 func earlyScenarios() []Scenario {
 	return []Scenario{{Name: "buffers before accept over bad wires and path cuts", Group: Network, Short: true,
 		Set: twoLinks, Run: earlyBuffers, Criteria: "each connection's first message, which does not wait, is taken, " +
@@ -42,6 +42,9 @@ func (e *early) connect(ctx context.Context, n uint64, refuse bool) (from, to *e
 		var err error
 		if from, err = e.near.Dial(ctx, "host1", "early"); !refuse || !errors.Is(err, edge.ErrRefused) {
 			kit.Check(err)
+			if refuse {
+				kit.Fail("request %d was not refused", n)
+			}
 		}
 	}, func(ctx context.Context) {
 		r := kit.Get(e.l.Next(ctx))

@@ -12,8 +12,7 @@
 #include "ring.h"
 #include "waiting.h"
 
-/* What this library knows of (ABI A2.4): all of it is wanted, nothing required. A verb that needs a bit adds it here.
- * */
+/* What this library knows of (ABI A2.4): all of it is wanted, nothing required. A verb that needs a bit adds it. */
 #define FEATURES \
 	(EDGE_FEATURE_MEMORY | EDGE_FEATURE_ATOMICS | EDGE_FEATURE_PIECES | EDGE_FEATURE_MESSAGES | EDGE_FEATURE_LOCAL | \
 	 EDGE_FEATURE_EAGER | EDGE_FEATURE_DOMAINS | EDGE_FEATURE_SCATTER | EDGE_FEATURE_WORDS | \
@@ -59,8 +58,7 @@ static int check_hello(edge_device *d, const struct abi_hello_reply *m, const in
 		return no_descriptor(d);
 	if (m->version != ABI_VERSION || m->sqe_size != 64 || m->cqe_size != 32 || (m->features & ~FEATURES) != 0)
 		return fail(EDGE_ERR_VERSION, "the daemon chose version %u, features %#llx, entries of %u and %u bytes",
-		    m->version,
-		            (unsigned long long)m->features, m->sqe_size, m->cqe_size);
+		            m->version, (unsigned long long)m->features, m->sqe_size, m->cqe_size);
 	if (m->sq_entries != d->cfg.queue_depth)
 		return fail(EDGE_ERR_VERSION, "the daemon made rings of depth %u instead of %u", m->sq_entries,
 		            d->cfg.queue_depth);

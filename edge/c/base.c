@@ -39,7 +39,8 @@ void bell_drop(struct bell *b)
 {
 	if (b == NULL || atomic_fetch_sub(&b->refs, 1) != 1)
 		return;
-	close(b->fd);
+	if (b->fd >= 0) /* else fork.c has closed it */
+		close(b->fd);
 	free(b);
 }
 

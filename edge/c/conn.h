@@ -109,7 +109,9 @@ struct edge_export {
 	edge_region *region;
 	uint64_t key;
 	size_t off, size;
+	uint32_t asked; /* requests to revoke it that are not answered */
 	bool revoked;
+	bool freed;     /* by the program: it goes with the last answer */
 	edge_export *next;
 	char name[MAX_NAME + 1];
 };

@@ -227,8 +227,8 @@ EDGE_API int edge_region_error(edge_region *region);
 /* Registers a stale region with the present daemon, at the same address with the same bytes (which the call copies:
  * no thread may write them meanwhile). Exports are made anew. Not for memory of edge_register_memfd. */
 EDGE_API int edge_region_renew(edge_region *region, int timeout_ms);
-/* Revokes its exports, unpins, unmaps and frees it. EDGE_ERR_BUSY: operations in flight use it, nothing has happened.
- * */
+/* Revokes its exports, unpins, unmaps and frees it. EDGE_ERR_BUSY: operations in flight use it, nothing has
+ * happened. */
 EDGE_API int edge_region_close(edge_region *region);
 
 /* Lets the peer of conn access size bytes from off, and announces them under name. The export belongs to the
@@ -240,7 +240,8 @@ EDGE_API int edge_export_revoke(edge_export *export_, int timeout_ms);
 EDGE_API edge_region *edge_export_memory(const edge_export *export_);
 EDGE_API size_t edge_export_offset(const edge_export *export_);
 EDGE_API const char *edge_export_name(const edge_export *export_);
-EDGE_API void edge_export_free(edge_export *export_); /* before its connection's end: one that was revoked */
+/* Frees an export that was revoked. What is left is freed with its connection. */
+EDGE_API void edge_export_free(edge_export *export_);
 
 /* Waits until the peer exports memory under that name; of several, the newest. It belongs to the connection and is
  * freed with it, or by as many calls of edge_remote_free as of edge_import that returned it. */

@@ -35,6 +35,11 @@ static void in_child(void)
 		d->w->waiters = NULL; /* of threads that are not here */
 		d->cfg.on_change = NULL; /* as its program was told */
 		d->w->leader = d->w->asleep = false;
+		struct bell *b = d->ring->submit;
+		if (b != NULL) { /* a thread that is not here may have a count, and so nobody would close it */
+			close(b->fd);
+			b->fd = -1;
+		}
 		ring_close(d, false);
 		if (d->ctl->fd >= 0)
 			close(d->ctl->fd);

@@ -153,8 +153,12 @@ static void finish(edge_device *d, struct asked *a, int err)
 {
 	a->err = err;
 	a->done = true;
-	if (a->ends != NULL && err == 0)
-		a->ends->revoked = true;
+	edge_export *e = a->ends;
+	if (e != NULL) {
+		e->revoked |= err == 0;
+		if (--e->asked == 0 && e->freed)
+			free(e);
+	}
 	a->c->work.calls--;
 	news(d);
 	if (a->c->end.released)
@@ -287,6 +291,7 @@ int edge_export_revoke(edge_export *e, int timeout_ms)
 		return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
 	}
 	c->work.calls++;
+	e->asked++;
 	err = await(d, a, until);
 	return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
 }
@@ -299,7 +304,10 @@ void edge_export_free(edge_export *e)
 	while (*at != e)
 		at = &(*at)->next;
 	*at = e->next;
-	free(e);
+	if (e->asked > 0 && d->dead != EDGE_ERR_FORKED) /* by a call that did not wait long enough */
+		e->freed = true;
+	else
+		free(e);
 	leave(d, 0);
 }
 

@@ -1,5 +1,4 @@
 /* The rings (ABI A6) and doorbells (A8). What the daemon writes is checked: it may be broken. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>

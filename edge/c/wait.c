@@ -227,11 +227,13 @@ static bool poll_on(edge_device *d, int64_t *since)
 	if (!d->attached || !idle_polls(&d->w->idle, since, now))
 		return false;
 	tell_polling(d, true);
+	bool rings = d->due != NULL; /* which takes time, too, and would be taken for others' work on the core */
 	unlock(d);
 	sched_yield();
 	int64_t after = now_ns();
 	pthread_mutex_lock(&d->mu);
-	idle_yielded(&d->w->idle, after - now, after);
+	if (!rings)
+		idle_yielded(&d->w->idle, after - now, after);
 	return true;
 }
 

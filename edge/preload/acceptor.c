@@ -455,18 +455,36 @@ static void look_at_answer(struct sock *s) {
 		                                           : "tcp: nobody offers the port any more");
 }
 
+/* TCP's end has come, and no byte. */
+static bool ended_silently(const struct sock *s) {
+	char byte;
+	return s->fd >= 0 && real.recv(own_number(s->fd), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* The other side may give up the stream that we have taken until it hears of that: then both go on over TCP. A byte
  * says that it does not (PROTOCOL 20.10). */
 static void look_at_taken(struct sock *s) {
 	char byte;
+	s->kept.news = false;
 	ssize_t n = edge_stream_read(s->stream, &byte, 1, 0);
 	if (n == 1) {
 		s->kept.begun = false;
 		when_ready(s);
+	} else if (n < 0 && n != EDGE_ERR_AGAIN && n != EDGE_ERR_RESET && ended_silently(s)) {
+		s->kept.begun = false; /* the other side may have used it, whatever it said is lost, and TCP looks in order */
+		drop_held(s);
+		become_stream(s);
 	} else if (n != EDGE_ERR_AGAIN) {
 		become_plain(s, "tcp: the other side gave the stream up");
-	} else if (tcp_used(s) || now_ns() >= s->until) {
+	} else if (tcp_used(s)) {
 		become_plain(s, "tcp: the other side uses it");
+	} else if (now_ns() >= s->until && s->kept.alone) {
+		become_plain(s, "tcp: the other side did not go on with the stream");
+	} else if (now_ns() >= s->until) {
+		/* It decides, and a program waits for it as over TCP. Mostly it does so before TCP needs to be looked at. */
+		s->until = NEVER;
+		if (!s->tcp.watched)
+			watch_tcp(s, EPOLLIN | EPOLLRDHUP);
 	}
 }
 
@@ -486,7 +504,10 @@ void look_at_dial(struct sock *s) {
 	if (heard_nonce(s->peer, s->tuple, s->nonce)) {
 		dial_stream(s);
 	} else if (rest_claim(s)) {
-		s->until = NEVER; /* the other side decides, and a program waits for it as over TCP */
+		s->until = now_ns() + GRACE;
+		if (s->orphan)
+			leave_alone(s);
+		changed(s); /* a write need not wait any more */
 		look_at_taken(s);
 	} else if (s->tcp.arrived) {
 		become_plain(s, "tcp: the other side uses it");

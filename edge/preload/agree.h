@@ -8,6 +8,7 @@
 bool device_ready(void);
 void progress(void);                      /* takes what happened, wakes who waits for it */
 void become_plain(struct sock *s, const char *why);
+void become_stream(struct sock *s);       /* whatever it has to send */
 void when_ready(struct sock *s);          /* the stream is open: may be STREAM now */
 void renumbered(struct sock *s, int fd);  /* another one of its descriptors; -1: it has none any more */
 void finish(struct sock *s);              /* the last descriptor was closed; it goes on if it is orphan then */
@@ -69,6 +70,11 @@ bool held_to_stream(struct sock *s);      /* false: the stream has no room for a
 void held_to_tcp(struct sock *s);
 void drive_on(void);                      /* has that happen though the program calls nothing more */
 void drop_held(struct sock *s);
+bool holds(struct sock *s, size_t n);     /* n bytes can be kept, however long the other side takes */
+int64_t time_limit(int fd, int option);   /* when a call that begins now ends by SO_RCVTIMEO or SO_SNDTIMEO */
+/* settle for a call that waits, and writes so many bytes. EINPROGRESS: they can be kept. Unlocked. */
+int settle_for(struct sock *s, int fd, int option, size_t bytes);
+void leave_alone(struct sock *s);         /* its program does not wait: the other side decides soon, or TCP is used */
 bool must_outlive(const struct sock *s);
 int outlive(struct sock *s);              /* the program closes it before the verdict: a descriptor of ours, or -1 */
 void held_after_fork(void);
@@ -117,8 +123,9 @@ bool same_secret(const unsigned char *a, const unsigned char *b); /* and is one:
 
 /* upgrade.c: by guard, but what says otherwise. */
 int64_t next_verdict(void);
-/* Brings an undecided socket to STREAM or PLAIN. 0; or an errno: EAGAIN, EINTR. Unlocked. */
-int settle(struct sock *s, bool nonblock);
+/* Brings an undecided socket to STREAM or PLAIN. 0; or an errno: EINTR, EAGAIN, at once if it is not to wait, or then,
+ * or as soon as so many bytes can be kept (0: no matter). Unlocked. */
+int settle(struct sock *s, bool nonblock, int64_t until, size_t bytes);
 /* Bits of poll(2) of a decided or undecided socket, without those of TCP. By guard. */
 int events(struct sock *s);
 

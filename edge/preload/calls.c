@@ -282,6 +282,18 @@ EXPORT void closefrom(int first) {
 		real.closefrom(first); /* old kernels have no close_range, and old programs no streams there */
 }
 
+/* For a FILE of the C library's, which must know it: who does not confirm a stream gets TCP soon. */
+static int settle_standard(struct sock *s) {
+	int err;
+	while ((err = settle(s, false, now_ns() + SECOND, 0)) == EAGAIN) {
+		lock();
+		if (s->state == DIALLING && s->kept.begun)
+			become_plain(s, "tcp: standard input or output");
+		unlock();
+	}
+	return err;
+}
+
 static void shared(int from, int to) {
 	struct sock *s = sock_get(from);
 	if (!s) {
@@ -295,7 +307,7 @@ static void shared(int from, int to) {
 		if (s->state == ACCEPTED || (s->state == OFFERED && !s->stream))
 			become_plain(s, "tcp: standard input or output");
 		unlock();
-		if (settle(s, false) == 0 && (s->state == STREAM || s->state == SHARED))
+		if (settle_standard(s) == 0 && (s->state == STREAM || s->state == SHARED))
 			move_file(to);
 	}
 	sock_put(s);
@@ -477,7 +489,7 @@ static void shut_stream(struct sock *s, int how) {
 static int shut(int fd, struct sock *s, int how) {
 	if (s->state == LISTENING || how < SHUT_RD || how > SHUT_RDWR)
 		return real.shutdown(fd, how);
-	int err = settle(s, true); /* TCP's does not wait, and no signal interrupts it */
+	int err = settle(s, true, 0, 0); /* TCP's does not wait, and no signal interrupts it */
 	if (err == EAGAIN && shut_later(s, how))
 		return 0;
 	if (err && err != EAGAIN)

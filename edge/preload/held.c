@@ -14,7 +14,8 @@
 #include "agree.h"
 
 enum { MOST = 128 << 10, LEAST = 1 << 10 };
-#define ALONE (6000 * MILLI)
+#define ALONE (4000 * MILLI) /* longer than a connector waits, and shorter than a process that ends */
+#define PROMPT MILLI         /* how long a write that could be kept waits for a side that mostly answers at once */
 
 /* TCP takes a quarter of its buffer in one piece, whatever the pages around it are charged. */
 static uint32_t most(const struct sock *s) {
@@ -30,6 +31,31 @@ size_t held_room(struct sock *s) {
 	if (s->write_shut)
 		return 1; /* the write fails at once */
 	return s->held.room ? s->held.room - s->held.n : 1;
+}
+
+/* A stream that is used again is the other side's to confirm, which may take as long as it calls nothing. Meanwhile TCP
+ * takes so many bytes, and the program may take that for granted. By guard. */
+bool holds(struct sock *s, size_t n) {
+	return s->state == DIALLING && s->kept.begun && !s->write_shut &&
+	       n <= (s->held.room ? s->held.room - s->held.n : most(s));
+}
+
+int64_t time_limit(int fd, int option) {
+	struct timeval t = {0};
+	socklen_t n = sizeof t;
+	if (real.getsockopt(fd, SOL_SOCKET, option, &t, &n) || (t.tv_sec == 0 && t.tv_usec == 0))
+		return NEVER;
+	return after(t.tv_sec, t.tv_usec * 1000);
+}
+
+int settle_for(struct sock *s, int fd, int option, size_t bytes) {
+	int64_t until = time_limit(fd, option);
+	int err = settle(s, false, until, bytes);
+	int64_t now = now_ns(), soon = now + PROMPT < until ? now + PROMPT : until;
+	if (bytes == 0 || err != EAGAIN || now >= until)
+		return err;
+	err = settle(s, false, soon, 0);
+	return err == EAGAIN || err == EINTR ? EINPROGRESS : err;
 }
 
 static bool settle_next(int64_t until);
@@ -134,9 +160,16 @@ int outlive(struct sock *s) {
 	if (copy < 0)
 		return -1;
 	s->orphan = true;
-	if (s->kept.begun && s->state == DIALLING) /* the other side may take its time, but not for ever */
-		s->until = now_ns() + ALONE;
+	if (s->kept.begun && s->state == DIALLING)
+		leave_alone(s);
+	drive_on(); /* who waits for the end may wait for this program's next call, else */
 	return copy;
+}
+
+void leave_alone(struct sock *s) {
+	int64_t until = now_ns() + ALONE;
+	s->until = s->kept.alone && s->until < until ? s->until : until;
+	s->kept.alone = true;
 }
 
 void held_after_fork(void) { driving = false; } /* the copies are the parent's: own_after_fork closes them */
@@ -165,6 +198,11 @@ static bool settle_next(int64_t until) {
 }
 
 void settle_all(int64_t until) {
+	lock();
+	for (struct sock *s = undecided; s; s = s->next)
+		if (s->state == DIALLING && s->kept.begun)
+			leave_alone(s);
+	unlock();
 	while (settle_next(until))
 		;
 }

@@ -13,8 +13,13 @@
 
 enum { GATHER = 16 << 10 };
 
-/* The entry of a socket whose bytes are on a stream, with a count. NULL: the kernel's, or *err says why not. */
-static struct sock *streaming(int fd, int flags, int *err) {
+/* What a call is to its socket: the option with its time limit, and how many bytes it writes at least one of. */
+struct call { int option; size_t bytes; };
+static const struct call reading = {.option = SO_RCVTIMEO};
+
+/* The entry of a socket whose bytes are on a stream, with a count. NULL: the kernel's, or *err says why not; of calls
+ * that wait EINPROGRESS: what they write can be kept (held.c). */
+static struct sock *streaming(int fd, int flags, struct call call, int *err) {
 	real_need();
 	*err = 0;
 	bool nested = within();
@@ -29,7 +34,9 @@ static struct sock *streaming(int fd, int flags, int *err) {
 	if (!s)
 		return NULL;
 	if (s->state != STREAM)
-		*err = settle(s, s->nonblock || flags & MSG_DONTWAIT);
+		*err = settle(s, true, 0, 0);
+	if (*err == EAGAIN && !(s->nonblock || flags & MSG_DONTWAIT))
+		*err = settle_for(s, fd, call.option, call.bytes);
 	if ((s->state == STREAM || s->state == SHARED) && !*err)
 		return s;
 	sock_put(s);
@@ -41,18 +48,10 @@ static void done(struct sock *s) {
 	sock_put(s);
 }
 
-static int64_t until_of(int fd, int option) {
-	struct timeval t = {0};
-	socklen_t n = sizeof t;
-	if (real.getsockopt(fd, SOL_SOCKET, option, &t, &n) || (t.tv_sec == 0 && t.tv_usec == 0))
-		return NEVER;
-	return after(t.tv_sec, t.tv_usec * 1000);
-}
-
 /* Waits for a blocking call; *until is 0 at first. 0 or an errno. */
 static int block(struct sock *s, int fd, int want, size_t more, int option, int64_t *until) {
 	if (*until == 0)
-		*until = until_of(fd, option);
+		*until = time_limit(fd, option);
 	if (s->state == SHARED) {
 		int shared = share_wait(s, want, *until);
 		return shared == ETIMEDOUT ? EAGAIN : shared;
@@ -156,7 +155,7 @@ static ssize_t receive_vector(struct sock *s, int fd, const struct iovec *v, siz
 
 EXPORT ssize_t read(int fd, void *p, size_t n) {
 	int err;
-	struct sock *s = streaming(fd, 0, &err);
+	struct sock *s = streaming(fd, 0, reading, &err);
 	if (!s)
 		return err ? fail_with(err) : real.read(fd, p, n);
 	return receive_some(s, fd, p, n, 0);
@@ -164,7 +163,7 @@ EXPORT ssize_t read(int fd, void *p, size_t n) {
 
 EXPORT ssize_t recv(int fd, void *p, size_t n, int flags) {
 	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	struct sock *s = streaming(fd, flags, reading, &err);
 	if (!s)
 		return err ? fail_with(err) : real.recv(fd, p, n, flags);
 	return receive_some(s, fd, p, n, flags);
@@ -172,7 +171,7 @@ EXPORT ssize_t recv(int fd, void *p, size_t n, int flags) {
 
 EXPORT ssize_t recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *from, socklen_t *size) {
 	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	struct sock *s = streaming(fd, flags, reading, &err);
 	if (!s)
 		return err ? fail_with(err) : real.recvfrom(fd, p, n, flags, from, size);
 	if (size)
@@ -182,7 +181,7 @@ EXPORT ssize_t recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *f
 
 EXPORT ssize_t readv(int fd, const struct iovec *v, int n) {
 	int err;
-	struct sock *s = streaming(fd, 0, &err);
+	struct sock *s = streaming(fd, 0, reading, &err);
 	if (!s)
 		return err ? fail_with(err) : real.readv(fd, v, n);
 	ssize_t r = n < 0 ? fail_with(EINVAL) : receive_vector(s, fd, v, (size_t)n, 0);
@@ -209,7 +208,7 @@ static ssize_t receive_rights(int fd, struct msghdr *m, int flags) {
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
 	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	struct sock *s = streaming(fd, flags, reading, &err);
 	if (!s)
 		return err ? fail_with(err) : receive_rights(fd, m, flags);
 	m->msg_namelen = 0;
@@ -226,7 +225,7 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
 
 EXPORT int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t) {
 	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	struct sock *s = streaming(fd, flags, reading, &err);
 	if (!s)
 		return err ? fail_with(err) : real.recvmmsg(fd, m, n, flags, t);
 	done(s);
@@ -265,24 +264,30 @@ static ssize_t pipe_error(int flags) {
 
 enum { KERNELS = -2, DECIDED = -3 }; /* what is to be written is TCP's; look again */
 
-/* What a socket that nobody decided yet does with a write that is not to wait. */
-static ssize_t write_early(int fd, const struct iovec *v, size_t n, int flags) {
+static struct call writing(const struct iovec *v, size_t n, size_t *all) {
+	*all = 0;
+	for (size_t i = 0; i < n; i++)
+		*all += v[i].iov_len;
+	return (struct call){.option = SO_SNDTIMEO, .bytes = *all ? *all : 1};
+}
+
+/* What a socket that nobody decided yet does with a write that is not to wait, or, all of it, need not. */
+static ssize_t write_early(int fd, const struct iovec *v, size_t n, int flags, bool need_not) {
+	size_t all;
+	writing(v, n, &all);
 	struct sock *s = sock_get(fd);
 	if (!s)
 		return KERNELS;
 	ssize_t r = -1;
 	bool shut = s->write_shut;
 	lock();
-	bool open = s->state == OFFERED || s->state == DIALLING;
+	bool open = need_not ? holds(s, all) : s->state == OFFERED || s->state == DIALLING;
 	if (!open)
 		r = DECIDED;
 	else if (!shut && !s->connecting)
 		r = (ssize_t)keep(s, v, n);
 	unlock();
 	sock_put(s);
-	size_t all = 0;
-	for (size_t i = 0; i < n; i++)
-		all += v[i].iov_len;
 	return open && shut ? pipe_error(flags) : r < 0 && open ? fail_with(EAGAIN) : r == 0 && all ? fail_with(EAGAIN) : r;
 }
 
@@ -302,12 +307,14 @@ static void out_of_band(int fd) {
 static struct sock *sending(int fd, const struct iovec *v, size_t n, int flags, ssize_t *r) {
 	for (;;) {
 		int err;
+		size_t all;
 		if (flags & MSG_OOB)
 			out_of_band(fd);
-		struct sock *s = streaming(fd, flags, &err);
+		struct sock *s = streaming(fd, flags, writing(v, n, &all), &err);
 		if (s)
 			return s;
-		*r = !err ? KERNELS : err != EAGAIN ? fail_with(err) : write_early(fd, v, n, flags);
+		bool early = err == EAGAIN || err == EINPROGRESS;
+		*r = !err ? KERNELS : early ? write_early(fd, v, n, flags, err == EINPROGRESS) : fail_with(err);
 		if (*r != DECIDED)
 			return NULL;
 	}
@@ -496,8 +503,10 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
 
 EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags) {
 	int err;
-	struct sock *s = streaming(fd, flags, &err);
-	if (!s && err != EAGAIN)
+	size_t all;
+	const struct call call = n ? writing(m->msg_hdr.msg_iov, m->msg_hdr.msg_iovlen, &all) : writing(NULL, 0, &all);
+	struct sock *s = streaming(fd, flags, call, &err);
+	if (!s && err != EAGAIN && err != EINPROGRESS)
 		return err ? fail_with(err) : real.sendmmsg(fd, m, n, flags);
 	if (s)
 		done(s);
@@ -507,9 +516,7 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags) {
 		if (r < 0)
 			return sent ? (int)sent : -1;
 		m[sent].msg_len = (unsigned)r;
-		size_t all = 0;
-		for (size_t i = 0; i < m[sent].msg_hdr.msg_iovlen; i++)
-			all += m[sent].msg_hdr.msg_iov[i].iov_len;
+		writing(m[sent].msg_hdr.msg_iov, m[sent].msg_hdr.msg_iovlen, &all);
 		if ((size_t)r < all) /* what follows must not stand in place of the rest */
 			return (int)sent + 1;
 	}
@@ -537,11 +544,12 @@ static ssize_t copy_file(struct sock *s, int out, int in, off_t *offset, size_t 
 }
 
 /* The first part of a file, for a socket that nobody decided yet. */
-static ssize_t copy_early(int out, int in, off_t *offset, size_t n) {
+static ssize_t copy_early(int out, int in, off_t *offset, size_t n, bool need_not) {
 	char part[GATHER];
 	off_t at = offset ? *offset : lseek(in, 0, SEEK_CUR);
 	ssize_t have = at < 0 ? fail_with(EINVAL) : pread(in, part, n < sizeof part ? n : sizeof part, at);
-	ssize_t r = have <= 0 ? have : write_early(out, &(struct iovec){.iov_base = part, .iov_len = (size_t)have}, 1, 0);
+	const struct iovec v = {.iov_base = part, .iov_len = have > 0 ? (size_t)have : 0};
+	ssize_t r = have <= 0 ? have : write_early(out, &v, 1, 0, need_not);
 	if (r > 0 && offset)
 		*offset = at + r;
 	else if (r > 0)
@@ -552,8 +560,10 @@ static ssize_t copy_early(int out, int in, off_t *offset, size_t n) {
 EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t n) {
 	int err;
 	struct sock *s;
-	while (!(s = streaming(out, 0, &err))) {
-		ssize_t r = err == EAGAIN ? copy_early(out, in, offset, n) : err ? fail_with(err) : KERNELS;
+	const struct call call = {.option = SO_SNDTIMEO, .bytes = n < GATHER ? n + !n : GATHER};
+	while (!(s = streaming(out, 0, call, &err))) {
+		bool early = err == EAGAIN || err == EINPROGRESS;
+		ssize_t r = early ? copy_early(out, in, offset, n, err != EAGAIN) : err ? fail_with(err) : KERNELS;
 		if (r == KERNELS)
 			return real.sendfile(out, in, offset, n);
 		if (r != DECIDED)
@@ -568,9 +578,9 @@ EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t n) { return s
 
 EXPORT ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t n, unsigned flags) {
 	int err = 0;
-	struct sock *s = streaming(in, 0, &err);
+	struct sock *s = streaming(in, 0, reading, &err);
 	if (!s && !err)
-		s = streaming(out, 0, &err);
+		s = streaming(out, 0, (struct call){.option = SO_SNDTIMEO}, &err);
 	if (!s)
 		return err ? fail_with(err) : real.splice(in, from, out, to, n, flags);
 	sock_put(s);

@@ -123,7 +123,7 @@ bool rest_reuse(struct sock *s) {
 
 bool rest_expected(const struct sock *s) {
 	for (const struct rested *r = rests; nrests > 0 && r < rests + RESTS; r++)
-		if (r->stream && !r->fresh && !r->claimed && strcmp(r->peer, s->peer) == 0)
+		if (r->stream && !r->fresh && (!r->claimed || !strcmp(r->name, s->tuple)) && strcmp(r->peer, s->peer) == 0)
 			return true;
 	return false;
 }
@@ -246,7 +246,7 @@ void rest_close_all(void) {
 			drop(r);
 }
 
-/* In a child: they are the parent's, which has just closed them. */
+/* In a child: they are the parent's. It has just closed those that it accepted; the others rest on there. */
 void rest_after_fork(void) {
 	memset(rests, 0, sizeof rests);
 	nrests = 0;

@@ -81,7 +81,9 @@ struct kept {
 	int64_t fresh;   /* of a connector: until then who accepted counts as the owner of the port; 0: it does not */
 	bool again;      /* the stream is such a one, */
 	bool begun;      /* OFFERED: which the other side has not taken yet. DIALLING: it may still give it up */
-	bool confirms;   /* OFFERED: the other side is to hear that we do not */
+	bool news;       /* DIALLING, begun: something happened since it was looked at */
+	bool alone;      /* DIALLING, begun: its program does not wait any more, so that until is the end of that */
+	bool confirms;   /* OFFERED: the other side waits for the byte of PROTOCOL 20.10 */
 	int64_t late;    /* DIALLING: until then it may begin a stream, though it offers none */
 	bool passed;     /* LISTENING: other processes may have it */
 };

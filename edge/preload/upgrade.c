@@ -221,9 +221,13 @@ bool tcp_used(struct sock *s) {
 static void ask_hub(void) {
 	struct epoll_event e[64];
 	int n = watched > 0 ? real.epoll_pwait(own_number(hub), e, 64, 0, NULL) : 0;
-	for (int i = 0; i < n; i++)
-		if (e[i].data.ptr)
-			((struct sock *)e[i].data.ptr)->tcp.arrived |= e[i].events;
+	for (int i = 0; i < n; i++) {
+		struct sock *s = e[i].data.ptr;
+		if (!s)
+			continue;
+		s->tcp.arrived |= e[i].events;
+		s->kept.news = true;
+	}
 }
 
 /* The program closes a socket that it has not used: another process may have it. The stream that the other side has
@@ -269,7 +273,7 @@ void bound_stream(struct sock *s) {
 		edge_stream_bound(s->stream, (size_t)size);
 }
 
-static void become_stream(struct sock *s) {
+void become_stream(struct sock *s) {
 	release_offer(s);
 	atomic_store(&s->state, STREAM);
 	say(s, s->kept.again ? "stream, on a connection that was there" : "stream");
@@ -302,7 +306,7 @@ void become_plain(struct sock *s, const char *why) {
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
-	s->kept.begun = s->kept.again = s->kept.confirms = false;
+	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = false;
 	if (open && required) {
 		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);
@@ -335,19 +339,24 @@ void when_ready(struct sock *s) {
 
 /* --- both --- */
 
+/* Streams that were taken may wait for long, and there may be many of them. */
+static bool due(const struct sock *s, int64_t now) { return !s->kept.begun || s->kept.news || now >= s->until; }
+
 static void look(void) {
 	if (looking)
 		return;
 	looking = true;
-	rest_look(now_ns());
+	int64_t now = now_ns();
+	bool all = undecided && device && edge_device_error(device);
+	rest_look(now);
 	ask_hub();
 	for (struct sock *s = undecided, *next; s; s = next) {
 		next = s->next;
 		if (s->state == OFFERED)
 			look_at_offer(s);
-		else if (s->state == DIALLING)
+		else if (s->state == DIALLING && (all || due(s, now)))
 			look_at_dial(s);
-		else
+		else if (s->state != DIALLING)
 			enlist_early(s);
 		if (s->orphan && s->state != OFFERED && s->state != DIALLING)
 			bury(s);
@@ -366,8 +375,10 @@ static void take_changes(void) {
 				rest_changed(s);
 			else if (s->state == LISTENING)
 				answer_probes(s);
-			else
+			else {
+				s->kept.news = true;
 				changed(s);
+			}
 		}
 }
 
@@ -398,12 +409,13 @@ int64_t next_verdict(void) {
 
 static bool has(struct sock *s, int want, size_t more) {
 	switch (s->state) {
-	case OFFERED:
 	case DIALLING:
+		return want == 0 && more && holds(s, more);
+	case OFFERED:
 	case ACCEPTED:
 		return false;
 	case STREAM:
-		if (more && edge_stream_readable(s->stream) <= more)
+		if (want && more && edge_stream_readable(s->stream) <= more)
 			want = POLLRDHUP;
 		return want == 0 || events(s) & (want | POLLERR | POLLHUP);
 	default:
@@ -448,7 +460,7 @@ int wait_for(struct sock *s, int want, size_t more, int64_t until) {
 	return has(s, want, more) ? 0 : err;
 }
 
-int settle(struct sock *s, bool nonblock) {
+int settle(struct sock *s, bool nonblock, int64_t until, size_t bytes) {
 	for (;;) {
 		switch (s->state) {
 		case FOREIGN:
@@ -469,9 +481,9 @@ int settle(struct sock *s, bool nonblock) {
 			continue;
 		if (nonblock)
 			return EAGAIN;
-		int err = wait_for(s, 0, 0, NEVER);
-		if (err)
-			return err;
+		int err = wait_for(s, 0, bytes, until);
+		if (err || s->state == DIALLING) /* or they can be kept */
+			return err && err != ETIMEDOUT ? err : EAGAIN;
 	}
 }
 

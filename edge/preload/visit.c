@@ -41,13 +41,20 @@ EXPORT int pthread_cancel(pthread_t t) {
 	real_need();
 	atomic_store(&requested, true);
 	struct brief b = {0};
+	int old; /* this call is no cancellation point, but brief_wait may have one */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 	for (int64_t until = now_ns() + SECOND; entering > 0 && now_ns() < until;)
 		brief_wait(&b);
-	return real.pthread_cancel(t);
+	atomic_store(&entering, 0); /* who has jumped out of there does not come back */
+	int err = real.pthread_cancel(t);
+	pthread_setcancelstate(old, NULL);
+	return err;
 }
 
 /* Whether the thread, which is about to disable cancellation, need not block the signal for that. */
 static bool unasked(void) {
+	if (requested)
+		return false; /* who cancels waits for none that does not need it */
 	atomic_fetch_add(&entering, 1);
 	if (!requested)
 		return true;

@@ -123,6 +123,7 @@ void recv_flush(struct qp *q);
 int recv_fill(struct recv *r, const struct ibv_recv_wr *wr); /* 0 or an errno */
 int recv_post(struct recv *r, struct pd *pd, edge_conn *c, edge_queue *queue); /* 0, wc status, or error of libedge */
 void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c);
+void recv_drop(struct recv *r); /* instead: whose it was is destroyed */
 void recv_report(struct recv *r, struct qp *q);
 bool recv_room(unsigned posted, unsigned most); /* whether libedge may have more of who has posted some there */
 void recv_forked(void);

@@ -88,6 +88,14 @@ void recv_flush(struct qp *q)
 	}
 }
 
+void recv_drop(struct recv *r)
+{
+	r->posted = false;
+	receives--;
+	stage_put(r->stage);
+	r->stage = NULL;
+}
+
 void recv_take(struct recv *r, const struct pd *pd, const edge_completion *c)
 {
 	r->posted = false;
@@ -112,6 +120,10 @@ static void received(struct work *w, const edge_completion *c)
 	struct qp *q = r->qp;
 	q->pending--;
 	q->rq.lent--;
+	if (qps[q->qp.qp_num % MAX_QP] != q) { /* it was destroyed: its queue and its domain may be gone as well */
+		recv_drop(r);
+		return;
+	}
 	recv_take(r, PD(q), c);
 	if (c->err != 0 && c->err != EDGE_ERR_TOO_LONG && q->qp.state != IBV_QPS_ERR) {
 		rq_put(&q->rq.back, r); /* refused; or the connection has ended: see above */

@@ -151,8 +151,11 @@ static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **ma
 	if (!heap && end - start <= FEW_PAGES && sparse(all.start, all.end)) {
 		uintptr_t low_part = all.start + (start - all.start) / MOST_HEAP * MOST_HEAP;
 		uintptr_t high_part = all.start + (end - all.start + MOST_HEAP - 1) / MOST_HEAP * MOST_HEAP;
+		/* The last part is the longer one, by whichever of its ends it is found. */
 		if (high_part < all.end && all.end - high_part < MOST_HEAP)
-			high_part = all.end; /* the last part is the longer one */
+			high_part = all.end;
+		if (low_part > all.start && all.end - low_part < MOST_HEAP)
+			low_part -= MOST_HEAP;
 		from = low_part > from ? low_part : from;
 		to = high_part < to ? high_part : to;
 	}

@@ -34,8 +34,12 @@ static void received(struct work *w, const edge_completion *c)
 	struct srq *s = r->srq;
 	struct qp *q = c->conn != NULL ? link_qp(c->conn) : NULL;
 	s->rq.lent--;
+	if (s->queue == NULL) { /* it is destroyed: its domain may be gone as well, and no message is awaited */
+		recv_drop(r);
+		return;
+	}
 	recv_take(r, (struct pd *)s->srq.pd, c);
-	if (c->err == EDGE_ERR_QUOTA && s->queue != NULL) { /* it is posted again, without pieces */
+	if (c->err == EDGE_ERR_QUOTA) { /* it is posted again, without pieces */
 		rq_put(&s->rq.back, r);
 		srq_issue(s);
 		return;

@@ -106,7 +106,7 @@ func TestIPLinksLeadApart(t *testing.T) {
 	r.n[0].e.SetEndpoints(r.now, r.id(1), r.at[1])
 	r.connect(engine.DialOptions{})
 	apart("in a later session")
-	for k, out := range [][]bool{{true, true}, {false, true}, {true, false}} {
+	for k, out := range [][]bool{{true, true}, {false, true}, {true, false}, {false, true}, {true, false}} {
 		r.lose = func(from int, f *flight) bool {
 			link := f.link
 			if from == 0 {
@@ -114,8 +114,32 @@ func TestIPLinksLeadApart(t *testing.T) {
 			}
 			return link < 0 || out[link]
 		}
-		r.rest(time.Duration(700+333*k) * time.Millisecond)
+		silent := time.Duration(700+333*k) * time.Millisecond
+		if k > 2 {
+			silent += 15 * time.Second // for which an address that another path has is passed over
+		}
+		r.rest(silent)
 		r.lose = nil
-		apart(fmt.Sprintf("after the peer's links were silent: %v", out))
+		apart(fmt.Sprintf("after the peer's links were silent for %v: %v", silent, out))
+	}
+}
+
+// Clause 21.4: one of the peer's links can be reached from one of ours alone. The other one leads where that does.
+func TestIPLinkOutOfReach(t *testing.T) {
+	r := newIPNet(t, 2, rigOptions{})
+	r.lose = func(from int, f *flight) bool {
+		near, far := f.link, slices.Index(r.at[1-from], f.to)
+		if from == 1 {
+			near, far = far, near
+		}
+		return near == 1 && far == 1
+	}
+	r.connect(engine.DialOptions{})
+	r.must("two paths", 30*time.Second, func() bool {
+		p := r.n[0].e.Snapshot(r.now).Peers[0].Paths
+		return len(p) == 2 && p[0].State == "good" && p[1].State == "good"
+	})
+	if p := r.n[0].e.Snapshot(r.now).Peers[0].Paths; p[0].PeerAddr != r.at[1][0] || p[1].PeerAddr != r.at[1][0] {
+		t.Errorf("paths %+v", p)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"multiedge/edge"
 )
 
-const unlisten, accept, featureMemory = 7, 8, 1
+const unlisten, accept, revoke, featureMemory = 7, 8, 11, 1
 
 // rogues serves every client of the socket that it returns by a rogue.
 func rogues(t *testing.T, s spoil, seed int64) string {
@@ -76,6 +76,27 @@ func TestForkDuringOpen(t *testing.T) {
 func TestConnectionIsDialled(t *testing.T) {
 	t.Parallel()
 	oddly(t, "dialling", spoil{reply: at(dial, func(*rogue, []byte, []int) ([]byte, []int) { return nil, nil })})
+}
+
+// An export that the program has freed is nothing to a late answer about it.
+func TestRevokedTooLate(t *testing.T) {
+	t.Parallel()
+	var late []byte
+	oddly(t, "revokes", spoil{reply: func(r *rogue, kind uint16, m []byte, fds []int) ([]byte, []int) {
+		if kind == revoke {
+			late = m
+			time.Sleep(100 * time.Millisecond) // until nobody waits for it
+			end := packet(closed, 0, 0, 1056)
+			le.PutUint32(end[16:], rogueConn)
+			r.send(end, nil)
+			return nil, nil
+		}
+		if late != nil {
+			r.send(late, nil)
+			late = nil
+		}
+		return m, fds
+	}})
 }
 
 // Two peers ask for a stream, and there is room for one. It comes to nothing.

@@ -148,6 +148,27 @@ static void silent(char **arg)
 	edge_device_close(d, 0);
 }
 
+/* The daemon answers a request to revoke after the connection has ended, and the program has freed the export. */
+static void revokes(char **arg)
+{
+	(void)arg;
+	edge_device *d = open_device(64, EDGE_BLOCK);
+	edge_conn *c;
+	edge_region *r, *other;
+	edge_export *e;
+	edge_notification n;
+	OK(edge_dial(d, "peer", "service", NULL, &c, WAIT));
+	OK(edge_register(d, 4096, &r, WAIT));
+	OK(edge_export_region(r, c, "m", EDGE_REMOTE_READ, 0, 4096, &e, WAIT));
+	IS(edge_export_revoke(e, 50), EDGE_ERR_TIMEOUT);
+	CHECK(edge_notify_wait(c, &n, WAIT) != 0);
+	OK(edge_export_revoke(e, WAIT));
+	edge_export_free(e);
+	OK(edge_register(d, 4096, &other, WAIT)); /* after it */
+	edge_conn_free(c);
+	edge_device_close(d, 0);
+}
+
 /* --- with a real one; the program is both ends of each connection --- */
 
 /* What the daemon answers at once needs no time; and an end that was not waited for is found at the next call. */
@@ -548,7 +569,7 @@ static void alone(char **arg)
 
 static const role roles[] = {
 	{ "adopt", adopt, 0 }, { "scarce", scarce, 0 }, { "crowd", crowd, 0 }, { "silent", silent, 0 },
-	{ "opening", opening, 0 }, { "dialling", dialling, 0 },
+	{ "opening", opening, 0 }, { "dialling", dialling, 0 }, { "revokes", revokes, 0 },
 	{ "zero", zero, 0 }, { "lend", lend, 0 }, { "order", order, 1 }, { "forks", forks, 1 },
 	{ "loop", loop, 1 }, { "alone", alone, 0 }, { "dozes", dozes, 1 }, { "blocks", blocks, 1 },
 };

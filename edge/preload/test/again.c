@@ -4,14 +4,17 @@
  *   again serve PORT MARK [HOW]     serves until its standard input ends: each connection brings a head and bytes,
  *                                   which go back behind the server's mark. A line "close" closes the listening socket.
  *                                   HOW is forks: a child of its own serves each fifth connection; waits: it listens
- *                                   after a line; polls: it waits in poll, not in read
- *   again ask ADDRESS PORT MARK N [MARK N]
+ *                                   after a line; polls: it waits in poll, not in read; banner: it writes first, and
+ *                                   gives each read 0.3 s, after which it says so and tries again; leaves: it closes
+ *                                   the second connection after a banner, and calls nothing of the library any more
+ *   again ask ADDRESS PORT MARK N [MARK N]   ("hears": of a server with a banner)
  *                                   N connections, up to 4 at a time; every byte and each mark are compared. After a
  *                                   line on its standard input as many of the other mark
  *   again times ADDRESS PORT MARK N how long each of N connections takes
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -41,6 +44,11 @@ static unsigned char bytes[MOST], back[MOST];
 static void take(int fd, void *p, size_t n) {
 	for (size_t got = 0; got < n;) {
 		ssize_t r = read(fd, (char *)p + got, n - got);
+		if (r < 0 && errno == EAGAIN) { /* SO_RCVTIMEO */
+			puts("in vain");
+			fflush(stdout);
+			continue;
+		}
 		CHECK(r > 0);
 		got += (size_t)r;
 	}
@@ -72,6 +80,7 @@ static void serve_one(int fd, char mark) {
 static int serve(int port, char mark, const char *how) {
 	char line[16];
 	bool forks = strcmp(how, "forks") == 0, polls = strcmp(how, "polls") == 0;
+	bool banner = strcmp(how, "banner") == 0, leaves = strcmp(how, "leaves") == 0;
 	if (strcmp(how, "waits") == 0)
 		CHECK(read(0, line, sizeof line) > 0);
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -88,6 +97,16 @@ static int serve(int port, char mark, const char *how) {
 			struct pollfd q[] = {{.fd = fd, .events = POLLIN}, {.fd = l, .events = POLLIN}};
 			while (polls && !q[0].revents)
 				CHECK(poll(q, 2, -1) > 0);
+			if (leaves && n == 2) {
+				give(fd, "banner", 6);
+				close(fd);
+				return read(0, line, sizeof line) != 0;
+			}
+			if (banner) {
+				struct timeval t = {.tv_usec = 300000};
+				CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) == 0);
+				give(fd, "banner", 6);
+			}
 			if (forks && n % 5 == 0 && fork() == 0) {
 				close(l);
 				serve_one(fd, mark);
@@ -111,6 +130,8 @@ static int serve(int port, char mark, const char *how) {
 	}
 }
 
+static bool hears; /* the server speaks first */
+
 static int ask(const char *to, int port, char mark, int n) {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	CHECK(inet_pton(AF_INET, to, &a.sin_addr) == 1);
@@ -127,6 +148,11 @@ static int ask(const char *to, int port, char mark, int n) {
 			char got, more;
 			for (size_t k = 0; k < h[i].bytes; k++)
 				bytes[k] = (unsigned char)(h[i].serial * 7 + k * 13 + k / 256);
+			char banner[6];
+			if (hears) {
+				take(fd[i], banner, sizeof banner);
+				CHECK(memcmp(banner, "banner", sizeof banner) == 0);
+			}
 			give(fd[i], &h[i], sizeof h[i]);
 			give(fd[i], bytes, h[i].bytes);
 			take(fd[i], &got, 1);
@@ -185,7 +211,8 @@ int main(int argc, char **argv) {
 		return serve(atoi(argv[2]), *argv[3], argc > 4 ? argv[4] : "");
 	if (argc == 6 && strcmp(argv[1], "times") == 0)
 		return times(argv[2], atoi(argv[3]), *argv[4], atoi(argv[5]));
-	if (argc < 6 || strcmp(argv[1], "ask"))
+	hears = strcmp(argv[1], "hears") == 0;
+	if (argc < 6 || (!hears && strcmp(argv[1], "ask")))
 		return 2;
 	ask(argv[2], atoi(argv[3]), *argv[4], atoi(argv[5]));
 	if (argc < 8)

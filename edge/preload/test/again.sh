@@ -7,28 +7,63 @@ fail() { echo "FAIL: $*"; tail -n 30 ./*.log ./*.out; exit 1; }
 # server NAME PORT MARK ARGUMENTS...: one that takes lines from the fifo NAME.in, by descriptor 5 or 6
 server() {
 	rm -f "$1.in"; mkfifo "$1.in"
+	: >"$1.out"
 	EDGE_RUN_LOG=$LAB_DIR/$1.log eb timeout 100 "$OUT/again" serve "$2" "$3" ${4:-} <"$1.in" >"$1.out" &
 }
-ask() { # PORT MARK N
-	EDGE_RUN_LOG=$LAB_DIR/client.log ea timeout 60 "$OUT/again" ask 10.78.0.2 "$@" >ask.out ||
+ask() { # PORT MARK N; HOW=hears: of a server that speaks first
+	EDGE_RUN_LOG=$LAB_DIR/client.log ea timeout 60 "$OUT/again" "${HOW:-ask}" 10.78.0.2 "$@" >ask.out ||
 		fail "ask $*: $(cat ask.out)"
 }
-begins() { # NAME PORT N
-	EDGE_SOCKET=$LAB_DIR/a.sock a timeout 60 "$OUT/begins" "$1" 10.78.0.2 "$2" >begins.out ||
-		fail "$1: $(cat begins.out)"
+# begins NAME PORT ARGUMENTS...: one that takes lines by descriptor 6. Its id is in $begins.
+begins() {
+	name=$1 port=$2
+	shift 2
+	rm -f begins.in; mkfifo begins.in; : >begins.out
+	EDGE_SOCKET=$LAB_DIR/a.sock a timeout 60 "$OUT/begins" "$name" 10.78.0.2 "$port" "$@" <begins.in >begins.out &
+	begins=$!
+	exec 6>begins.in
+}
+# Ends it, and the server. false: a machine that was too busy for what it wants of time; bytes that differ are no such
+# case.
+begins_well() {
+	ok=true
+	wait $begins || ok=false
+	exec 5>&- 6>&-
+	wait
+	! grep "FAIL.*memcmp" begins.out x.out || fail "bytes differ"
+	$ok || cat begins.out
+	$ok
+}
+# some FILE WORDS PID: waits until the file has the words. false: the process ended before.
+some() {
+	until grep -q "$2" "$1"; do
+		kill -0 "$3" 2>/dev/null || grep -q "$2" "$1" || return 1
+		sleep 0.02
+	done
+}
+rounds() { # COMMAND...: up to 5 times, until it succeeds
+	for round in 1 2 3 4 5; do
+		! "$@" || return 0
+	done
+	fail "$*"
 }
 streams() { grep -c ": stream" "$1.log" || :; }
 again() { grep -c ": stream, on a connection that was there" "$1.log" || :; }
-done_by() { until [ "$(grep -c done "$1.out")" -ge "$2" ]; do kill -0 $! || fail "$1 ended"; sleep 0.05; done; }
 
 # Most connections of a program that sets up many use streams that were there, at both ends. On a machine that is too
 # busy for two seconds all stay with TCP for a while: then once more, here and below.
 try_many() {
+	for how in "" polls banner; do many_to "$how"; done
+}
+many_to() { # HOW
 	for round in 1 2 3 4 5; do
-		echo "== many"
+		echo "== many${1:+, to one that has $1}"
 		: >client.log; : >x.log
-		server x 6401 x; exec 5>x.in; serving 6401
+		server x 6401 x $1; exec 5>x.in; serving 6401
+		HOW=ask
+		[ "$1" != banner ] || HOW=hears
 		ask 6401 x 300
+		HOW=
 		exec 5>&-; wait $!
 		echo "$(again client) of $(streams client) streams, and at the server $(again x) of $(streams x)"
 		[ "$(again x)" = "$(again client)" ] || fail "the ends do not agree"
@@ -43,7 +78,7 @@ try_moved() {
 	for round in 1 2 3 4 5; do
 		echo "== the listening socket moves to another process"
 		for f in client x y; do : >$f.log; done
-		server x 6402 x; exec 5>x.in; serving 6402
+		server x 6402 x; x=$!; exec 5>x.in; serving 6402
 		server y 6402 y waits; exec 6>y.in
 		rm -f ask.in; mkfifo ask.in; : >ask.out
 		EDGE_RUN_LOG=$LAB_DIR/client.log ea timeout 60 "$OUT/again" ask 10.78.0.2 6402 x 5 y 20 <ask.in >ask.out &
@@ -51,7 +86,7 @@ try_moved() {
 		exec 7>ask.in
 		until grep -q connections ask.out; do kill -0 $asks || fail "no answer of x"; done
 		echo close >&5
-		until grep -q done x.out; do :; done
+		some x.out done $x || fail "x ended"
 		echo listen >&6
 		serving 6402
 		echo go >&7
@@ -66,45 +101,110 @@ try_moved() {
 }
 
 # The connector has given a stream up when the acceptor's answer comes: both go on over TCP, and nothing is lost.
-try_gives() {
+try_gives() { rounds gives; }
+gives() {
 	echo "== a stream that was taken is given up"
+	: >x.log
 	server x 6404 x; exec 5>x.in; serving 6404
 	begins gives 6404
-	exec 5>&-; wait
-	grep -q "tcp: the other side gave the stream up\|tcp: the other side uses it" x.log ||
-		fail "the stream was not given up"
+	begins_well && grep -q "tcp: the other side gave the stream up\|tcp: the other side uses it" x.log
+}
+
+# The connector takes the answer, and then calls nothing for as long as it likes: the server's writes do not wait for
+# it, nor its reads beyond their time limit. Then it goes on, by the stream or over TCP.
+try_speaks() {
+	for then in mute turns; do
+		rounds speaks $then
+		log=": stream, on a connection that was there"
+		[ $then = mute ] || log="tcp: the other side uses it"
+		grep -q "$log" x.log || fail "the server does not know of it"
+	done
+}
+speaks() { # mute or turns
+	echo "== the other side is silent for a while: $1"
+	: >x.log
+	server x 6408 x banner; exec 5>x.in; serving 6408
+	begins "$1" 6408
+	if some begins.out taken $begins; then
+		vain=$(grep -c "in vain" x.out || :)
+		vain_again 20 || fail "its read hangs"
+	fi
+	echo go >&6
+	begins_well
+}
+vain_again() { # N: two more within N times 0.1 s
+	for i in $(seq "$1"); do
+		[ "$(grep -c "in vain" x.out)" -lt $((vain + 2)) ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# The acceptor writes, closes, and calls nothing more, and the connector says nothing: TCP has it all before long.
+try_left() { rounds left; }
+left() {
+	echo "== the other side is silent, and the program leaves"
+	: >x.log
+	server x 6410 x leaves; exec 5>x.in; serving 6410
+	begins left 6410
+	begins_well && grep -q "tcp: the other side did not go on with the stream" x.log
+}
+
+# The connector used the stream and closed TCP in good order, and the acceptor's daemon ended before it had what was said
+# on the stream: that is no end in good order.
+try_lost() { rounds lost; }
+lost() {
+	echo "== the acceptor's daemon ends with what the other side said"
+	: >x.log
+	server x 6409 x polls; x=$!; exec 5>x.in; serving 6409
+	begins lost 6409
+	if some begins.out taken $begins; then
+		a ip link set edge0 down
+		echo go >&6
+		some begins.out gone $begins || fail "lost: $(cat begins.out)"
+		kill -KILL "$(cat b.pid)"
+		some x.log "tcp: the other\|on a connection that was there" $x || :
+		flock b.sock.lock true
+		rm -f b.sock
+		a ip link set edge0 up
+		(launch b) # not a job of this shell, which waits for all of them
+		met
+		echo go >&6
+	fi
+	begins_well || return 1
+	! grep -q "tcp: the other side gave" x.log || fail "the program is told of an end in good order"
+	grep -q "on a connection that was there" x.log
 }
 
 # A stream is begun when the acceptor has settled for TCP: it says so.
-try_late() {
+try_late() { rounds late; }
+late() {
 	echo "== a stream is begun too late"
 	: >x.log
 	server x 6405 x polls; exec 5>x.in; serving 6405
-	rm -f late.in; mkfifo late.in
-	EDGE_SOCKET=$LAB_DIR/a.sock a timeout 60 "$OUT/begins" late 10.78.0.2 6405 <late.in >begins.out & late=$!
-	exec 6>late.in
-	until grep -q "tcp: not offered" x.log; do kill -0 $late || fail "late: $(cat begins.out)"; done
+	begins late 6405
+	some x.log "tcp: not offered" $begins || :
 	echo go >&6
-	wait $late || fail "late: $(cat begins.out)"
-	exec 5>&- 6>&-; wait
+	begins_well
 }
 
 # A peer that begins streams and makes no connections has at most as many as a server keeps.
 try_only() {
+	rounds only
+}
+only() {
 	echo "== streams are begun without connections"
 	server x 6406 x; exec 5>x.in; serving 6406
-	rm -f only.in; mkfifo only.in
-	EDGE_SOCKET=$LAB_DIR/a.sock a timeout 60 "$OUT/begins" only 10.78.0.2 6406 40 <only.in >begins.out & only=$!
-	exec 6>only.in
-	until grep -q begun begins.out; do kill -0 $only || fail "only: $(cat begins.out)"; done
+	begins only 6406 40
+	some begins.out begun $begins || fail "only: $(cat begins.out)"
 	b "$BIN/edgectl" -s b.sock -j conn >conns.json
 	had=$(grep -o '"tcp/10[^"]*6406"' conns.json | sort -u | wc -l)
 	echo "$(cat begins.out), $had are there"
 	[ "$had" -le 32 ] || fail "a peer keeps $had streams"
+	some_begun=$(sed -n 's/^begun //p' begins.out)
 	ask 6406 x 20
 	echo go >&6
-	wait $only
-	exec 5>&- 6>&-; wait
+	begins_well && [ "$some_begun" -ge 1 ]
 }
 
 # EDGE_RUN_REUSE=0 at one end: each connection gets a stream of its own.
@@ -138,5 +238,5 @@ try_forks() {
 	done
 	fail "too many stayed with TCP"
 }
-for name in ${*:-many moved forks gives late only off}; do "try_$name"; done
+for name in ${*:-many moved forks gives speaks left lost late only off}; do "try_$name"; done
 echo "again: ok"

@@ -5,6 +5,10 @@
  *
  *   begins gives ADDRESS PORT   a stream that is used again is taken, and given up before the acceptor heard of that:
  *                               the whole connection goes over TCP
+ *   begins mute ADDRESS PORT    it takes the answer, and says nothing until a line; then it goes on on the stream, or
+ *   begins turns ADDRESS PORT   over TCP, without closing the stream, as when its daemon has gone
+ *   begins left ADDRESS PORT    it takes the answer, and says nothing, but reads TCP to its end
+ *   begins lost ADDRESS PORT    it takes the answer, and uses the stream and ends in good order after a line
  *   begins late ADDRESS PORT    it begins a stream for a connection that the acceptor uses over TCP already, and learns
  *                               that
  *   begins only ADDRESS PORT N  N streams are begun for connections that do not exist
@@ -81,8 +85,19 @@ static void probe(struct connection *c, char *answer, size_t n) {
 	edge_conn_free(asked);
 }
 
+static bool hears; /* the server speaks first */
+
+static void hear(edge_stream *s) {
+	char banner[6];
+	for (size_t n = 0; n < sizeof banner; n++)
+		CHECK(edge_stream_read(s, banner + n, 1, PATIENCE) == 1);
+	CHECK(memcmp(banner, "banner", sizeof banner) == 0);
+}
+
 static void talk_on(edge_stream *s) {
 	char mark;
+	if (hears)
+		hear(s);
 	struct head back;
 	CHECK(edge_stream_write(s, &head, sizeof head, PATIENCE) == sizeof head);
 	CHECK(edge_stream_read(s, &mark, 1, PATIENCE) == 1);
@@ -144,6 +159,60 @@ static void gives(void) {
 	close(c.fd);
 }
 
+/* The server may speak before anything was confirmed (HOW "banner"). */
+static void mute(bool turns) {
+	hears = true;
+	edge_stream *s = rested();
+	struct connection c = bound();
+	char line[16], banner[6];
+	begin(s, &c);
+	usleep(50000); /* mostly it is there before the connection */
+	connected(&c);
+	CHECK(edge_stream_wait(s, PATIENCE) == 0);
+	puts("taken");
+	CHECK(fgets(line, sizeof line, stdin));
+	if (turns) {
+		CHECK(send(c.fd, &head, sizeof head, MSG_NOSIGNAL) == sizeof head);
+		CHECK(recv(c.fd, banner, sizeof banner, MSG_WAITALL) == sizeof banner && memcmp(banner, "banner", 6) == 0);
+		CHECK(recv(c.fd, banner, 1, 0) == 1 && recv(c.fd, line, sizeof head, MSG_WAITALL) == sizeof head);
+		CHECK(memcmp(line, &head, sizeof head) == 0);
+	} else {
+		CHECK(edge_stream_write(s, "", 1, PATIENCE) == 1);
+		talk_on(s);
+		edge_stream_close(s, PATIENCE);
+	}
+	close(c.fd);
+}
+
+static void left(void) {
+	edge_stream *s = rested();
+	struct connection c = bound();
+	char banner[6];
+	begin(s, &c);
+	usleep(50000);
+	connected(&c);
+	CHECK(edge_stream_wait(s, PATIENCE) == 0);
+	CHECK(recv(c.fd, banner, sizeof banner, MSG_WAITALL) == sizeof banner && memcmp(banner, "banner", 6) == 0);
+	CHECK(recv(c.fd, banner, 1, 0) == 0);
+	close(c.fd);
+}
+
+static void lost(void) {
+	edge_stream *s = rested();
+	struct connection c = bound();
+	char line[16];
+	begin(s, &c);
+	connected(&c);
+	CHECK(edge_stream_wait(s, PATIENCE) == 0);
+	puts("taken");
+	CHECK(fgets(line, sizeof line, stdin));
+	CHECK(edge_stream_write(s, "", 1, PATIENCE) == 1 && edge_stream_write(s, &head, sizeof head, PATIENCE) > 0);
+	edge_stream_shutdown(s);
+	close(c.fd);
+	puts("gone");
+	CHECK(fgets(line, sizeof line, stdin));
+}
+
 static void late(void) {
 	char answer[128], line[16];
 	edge_stream *s = rested();
@@ -190,6 +259,12 @@ int main(int argc, char **argv) {
 	CHECK(inet_pton(AF_INET, argv[2], &server.sin_addr) == 1 && edge_open(&device, &cfg, PATIENCE) == 0);
 	if (strcmp(argv[1], "gives") == 0)
 		gives();
+	else if (strcmp(argv[1], "mute") == 0 || strcmp(argv[1], "turns") == 0)
+		mute(argv[1][0] == 't');
+	else if (strcmp(argv[1], "left") == 0)
+		left();
+	else if (strcmp(argv[1], "lost") == 0)
+		lost();
 	else if (strcmp(argv[1], "late") == 0)
 		late();
 	else if (argc == 5 && strcmp(argv[1], "only") == 0)

@@ -30,7 +30,7 @@ STANDIN_LOST=1 timeout 120 "$out/edge-run" "$out/tcp" again
 STANDIN_PAUSE=5 timeout 120 "$out/edge-run" "$out/signals" restarts # while the program polls
 STANDIN_PAUSE=5 STANDIN_LINGER=1 timeout 120 "$out/edge-run" "$out/signals" restarts
 
-"$out/edge-run" "$out/hard" uncancelled full sleeper sleepers leaver first range cancels closes heir anywhere handlers
+"$out/edge-run" "$out/hard" uncancelled full sleeper sleepers leaver first range firsts cancels closes heir anywhere handlers
 STANDIN_PAUSE=2 "$out/edge-run" "$out/hard" accepts
 STANDIN_SLOW=600 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" slow
 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" shared

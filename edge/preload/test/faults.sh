@@ -51,7 +51,7 @@ restart_b() { restart b; }
 # What check.sh runs over its stand-in for libedge, over a daemon: a host that dials itself. Not "shared", for which
 # what is written must be there at once.
 echo "== threads, forks and signals"
-for tests in "full sleeper sleepers first range cancels closes heir anywhere handlers" accepts forks; do
+for tests in "full sleeper sleepers first range firsts cancels closes heir anywhere handlers" accepts forks; do
 	EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 200 "$OUT/edge-run" "$OUT/hard" $tests ||
 		fail "hard $tests"
 done

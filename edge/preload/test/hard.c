@@ -416,6 +416,36 @@ static void anywhere(void) {
 	CHECK(close(set) == 0 && close(copy) == 0 && close(two) == 0 && read(one, &c, 1) == 0 && close(one) == 0);
 }
 
+/* The first cancellation of a process finds a thread anywhere in the library that did not expect one. */
+static void firsts(void) {
+	for (intptr_t i = 0; i < 50; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct epoll_event e = {.events = EPOLLIN, .data.u64 = 7};
+			pthread_t t;
+			alarm(PATIENCE);
+			close(listener);
+			listen_anew();
+			open_pair();
+			copy = dup(two);
+			set = epoll_create1(0);
+			CHECK(epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
+			turns = 0;
+			in_thread(&t, busy, (void *)(i % 5));
+			while (atomic_load(&turns) < 50 + i % 7 * 100) {
+				send(one, "x", 1, MSG_DONTWAIT);
+				sched_yield();
+			}
+			CHECK(pthread_cancel(t) == 0 && pthread_join(t, NULL) == 0);
+			hears(one, two);
+			hears(two, one);
+			_exit(7);
+		}
+		int status;
+		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	}
+}
+
 static void leave_at_once(int signal) {
 	(void)signal;
 	_exit(7);
@@ -520,7 +550,7 @@ int main(int argc, char **argv) {
 		{"slow", slow}, {"many", many}, {"full", full}, {"accepts", accepts}, {"sleeper", add_to_sleeper},
 		{"shared", shared_set}, {"sleepers", two_sleepers}, {"leaver", leaver}, {"first", add_first}, {"range", range},
 		{"cancels", cancels}, {"closes", closes}, {"heir", heir}, {"anywhere", anywhere}, {"handlers", handlers},
-		{"forks", forks}, {"uncancelled", uncancelled},
+		{"forks", forks}, {"uncancelled", uncancelled}, {"firsts", firsts},
 	};
 	setvbuf(stdout, NULL, _IONBF, 0);
 	test = "listen";

@@ -51,7 +51,7 @@ struct rio {
 	struct known *awaited; /* by a call that could not wait; NULL: nothing */
 	struct map *maps;
 	edge_remote *theirs;  /* the peer's table; NULL: not known yet */
-	int64_t until;        /* ms: when it need not be expected any more; 0: nobody has looked for it */
+	int64_t until;        /* ms: when nobody waits for it any more; 0: nobody has looked for it */
 	bool used[MOST];      /* entries of it */
 	uint64_t numbers;
 	edge_region *parts;   /* WINDOW copies on their way; NULL: not yet */
@@ -119,7 +119,8 @@ static int write_entry(struct rs *s, unsigned entry, const struct entry *is)
 	return err != 0 ? err : write_table(s, at + number, &is->number, sizeof is->number);
 }
 
-/* Waits for the peer's table to be announced, once for a socket. */
+/* Waits for the peer's table to be announced, for a while after the first call for a socket; later it finds one that is
+ * there. */
 static void find_table(struct rs *s)
 {
 	struct rio *io = s->io;
@@ -127,9 +128,10 @@ static void find_table(struct rs *s)
 	pthread_mutex_lock(&io->mu);
 	if (io->until == 0)
 		io->until = now_ms() + ASK_MS;
-	int64_t left = io->theirs != NULL ? 0 : io->until - now_ms();
+	int64_t left = io->until - now_ms();
+	bool known = io->theirs != NULL;
 	pthread_mutex_unlock(&io->mu);
-	if (left <= 0 || edge_import(edge_stream_conn(s->stream), "iomap", &table, (int)left) != 0)
+	if (known || edge_import(edge_stream_conn(s->stream), "iomap", &table, left > 0 ? (int)left : 0) != 0)
 		return; /* or the peer takes none */
 	pthread_mutex_lock(&io->mu);
 	io->theirs = table;
@@ -163,8 +165,9 @@ static int give(struct rs *s, struct map *m, uint64_t offset)
 		snprintf(name, sizeof name, "io/%llu", (unsigned long long)++io->numbers);
 		err = edge_export_region(mr->segs[0]->region, edge_stream_conn(s->stream), name, EDGE_REMOTE_WRITE,
 		                         (uintptr_t)m->at - mr->segs[0]->start, m->size, &m->export_, ASK_MS);
-		if (err == 0 && (err = write_entry(s, m->entry, &(struct entry){ offset, m->size, io->numbers })) != 0)
-			edge_export_revoke(m->export_, ASK_MS);
+		if (err == 0 && (err = write_entry(s, m->entry, &(struct entry){ offset, m->size, io->numbers })) != 0 &&
+		    edge_export_revoke(m->export_, ASK_MS) == 0)
+			edge_export_free(m->export_);
 		err = err != 0 ? edge_errno(err) : 0;
 	}
 	if (err == 0)
@@ -206,9 +209,12 @@ static bool take_back(struct map *m)
 {
 	if (m->mr == NULL)
 		return true;
-	if (edge_export_revoke(m->export_, ASK_MS) != 0)
-		return false;
-	edge_export_free(m->export_);
+	if (m->export_ != NULL) { /* else it went when this was tried before */
+		if (edge_export_revoke(m->export_, ASK_MS) != 0)
+			return false;
+		edge_export_free(m->export_);
+		m->export_ = NULL;
+	}
 	return ibv_dereg_mr(m->mr) == 0;
 }
 

@@ -1,6 +1,6 @@
 /*
  * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, deep, events, signals,
- * gone, polls. Each is described at its function.
+ * gone, polls, late. Each is described at its function.
  */
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -111,6 +111,15 @@ static int memory(void)
 	CHECK(first != NULL && second != NULL, "no second region of a block: %s", strerror(errno));
 	CHECK(ibv_dereg_mr(first) == 0 && ibv_dereg_mr(second) == 0, "ibv_dereg_mr");
 	free(block);
+	/* So it is with the end of a longer one, whose last part is found from either of its sides. */
+	for (int end = 0; end < 2; end++) {
+		block = malloc(100 * mib);
+		first = ibv_reg_mr(e.pd, block + (end ? 80 : 20) * mib, 50, access);
+		second = ibv_reg_mr(e.pd, block + 64 * mib - 1000, 2000, access);
+		CHECK(first != NULL && second != NULL, "no second region of a longer block: %s", strerror(errno));
+		CHECK(ibv_dereg_mr(first) == 0 && ibv_dereg_mr(second) == 0, "ibv_dereg_mr");
+		free(block);
+	}
 	close_end(&e);
 	puts("memory: ok");
 	return 0;
@@ -169,7 +178,7 @@ static int itself(void)
 /* So many sends, and so many buffers of a shared receive queue, are posted at once, in one call each. */
 static int deep(void)
 {
-	enum { SENDS = 8192, BUFFERS = 4096, SECONDS = 120 };
+	enum { SENDS = 8192, BUFFERS = 4096, SECONDS = 120, GONE = 10 };
 	static struct ibv_recv_wr receives[BUFFERS], *bad_receive;
 	static struct ibv_send_wr sends[SENDS], *bad;
 	static struct ibv_sge to[BUFFERS], from[SENDS];
@@ -213,7 +222,11 @@ static int deep(void)
 		receives[c.wr_id].next = NULL;
 		CHECK(ibv_post_srq_recv(srq, &receives[c.wr_id], &bad_receive) == 0, "a buffer is not posted again");
 	}
-	CHECK(ibv_destroy_qp(e.qp) == 0 && ibv_destroy_srq(srq) == 0 && ibv_destroy_cq(cq) == 0, "something is in use");
+	CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
+	int err; /* the connection may be about to end */
+	for (int64_t until = now() + GONE; (err = ibv_destroy_srq(srq)) == EBUSY && now() < until;)
+		poll(NULL, 0, 1);
+	CHECK(err == 0 && ibv_destroy_cq(cq) == 0, "something is in use: %s", strerror(err));
 	close_end(&e);
 	puts("deep: ok");
 	return 0;
@@ -370,15 +383,61 @@ static int polls(void)
 	return 0;
 }
 
+/* The daemon at the socket. */
+static pid_t daemon_pid(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	struct ucred who = { 0 };
+	socklen_t n = sizeof who;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const char *path = getenv("EDGE_SOCKET");
+	CHECK(path != NULL && strlen(path) < sizeof at.sun_path, "EDGE_SOCKET names no socket");
+	strcpy(at.sun_path, path);
+	CHECK(connect(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
+	      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.pid > 0, "no daemon: %s", strerror(errno));
+	close(fd);
+	return who.pid;
+}
+
+/* A queue pair and its completion queue are destroyed while the daemon does not run. What was posted ends when they are
+ * gone, of which the sanitizers tell. */
+static int late(void)
+{
+	enum { AFTER_MS = 1000 };
+	struct end e = { .tcp = echo() }, other = { 0 };
+	pid_t pid = daemon_pid();
+	CHECK(open_end(&e) && open_end(&other) && meet(&e), "no queue pair");
+	struct ibv_sge g = { .addr = (uintptr_t)e.buffer + DEPTH * BUFFER, .length = 100, .lkey = e.buffers->lkey };
+	struct ibv_send_wr w = { .wr_id = 1ull << 63, .sg_list = &g, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_wc c;
+	CHECK(ibv_post_send(e.qp, &w, &bad) == 0, "send");
+	for (int n = 0; n < 2; n += ibv_poll_cq(e.cq, 1, &c))
+		;
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	CHECK(kill(pid, SIGSTOP) == 0, "the daemon does not stop: %s", strerror(errno));
+	int err = ibv_modify_qp(e.qp, &a, IBV_QP_STATE);
+	err = err != 0 ? err : ibv_destroy_qp(e.qp);
+	err = err != 0 ? err : ibv_destroy_cq(e.cq);
+	kill(pid, SIGCONT);
+	CHECK(err == 0, "not destroyed: %s", strerror(err));
+	e.cq = NULL;
+	for (int64_t until = now_ms() + AFTER_MS; now_ms() < until;)
+		CHECK(ibv_poll_cq(other.cq, 1, &c) == 0, "a completion of another queue");
+	close_end(&e);
+	close_end(&other);
+	puts("late: ok");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "memory", memory },
 		{ "itself", itself }, { "deep", deep }, { "events", events }, { "signals", signals }, { "gone", gone },
-		{ "polls", polls } };
+		{ "polls", polls }, { "late", late } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].run();
-	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | gone | polls\n");
+	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | gone | polls | late\n");
 	return 2;
 }

@@ -274,15 +274,30 @@ func (p *Tx) seek(now mono.Time) {
 		return
 	}
 	p.draw(now)
-	if to, ok := p.candidate(); ok {
+	if to, ok := p.candidate(now); ok {
 		p.direct(to)
 	}
 	p.tries++
 }
 
+// apartFor is for how long after its last acknowledgement a path that was never apart is not led to where another is.
+const apartFor = 10 * time.Second
+
+// shares reports whether another path that answers leads to the same address.
+func (p *Tx) shares() bool {
+	for m := p.Set.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		if o := p.Set.Tx[bits.TrailingZeros64(m)]; o.Usable() && o.To == p.To {
+			return true
+		}
+	}
+	return false
+}
+
 // candidate returns the next address at which the peer may be. As long as there is a link of the peer to which no other
-// path leads, addresses to which another does are passed over: two links would share one of the peer's for good.
-func (p *Tx) candidate() (to frame.Addr, ok bool) {
+// path leads, addresses to which another does are passed over: two links would share one of the peer's for good. But
+// that link may be out of reach from here, and was if the path has never been apart from the others: then they are
+// passed over for a while only. One that has been is down, and comes back.
+func (p *Tx) candidate(now mono.Time) (to frame.Addr, ok bool) {
 	s, others := p.Set, uint64(0)
 	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
 		if o := s.Tx[bits.TrailingZeros64(m)]; o.Usable() && s.isIP(o.Link) {
@@ -294,7 +309,8 @@ func (p *Tx) candidate() (to frame.Addr, ok bool) {
 	if s.facing(p.Link, s.present())&^others == 0 {
 		return first, ok
 	}
-	for to = first; ok && s.LeadsTo(&to); {
+	apart := p.parted || now.Sub(p.Probing.ackedAt) < apartFor
+	for to = first; ok && apart && s.LeadsTo(&to); {
 		p.tries++
 		if to, ok = s.Hints.Candidate(from, p.Link, p.tries); to == first {
 			break // there is no other

@@ -63,6 +63,7 @@ type Tx struct {
 	tries   int        // addresses of an IP link that were asked
 	port    int        // of a lane's, from which it asks
 	unheard int        // keep-alive times in a row in which nothing of the peer came by a lane
+	parted  bool       // it was good in this session where no other path led
 
 	Count Counters
 }
@@ -105,6 +106,7 @@ func (s *Set) add(now mono.Time, i int, number uint8) {
 	if old := s.Tx[i]; old != nil {
 		p.Cwnd, p.Marking = old.Cwnd, old.Marking
 		p.Ledger = old.Ledger // packet numbers never repeat within a session (clause 3.2)
+		p.parted = old.parted
 	} else {
 		span := flowctl.DefaultSpan
 		if s.isIP(i) {
@@ -165,6 +167,7 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 	case StateGood:
 		p.Probing.ackedAt = now
 		p.Set.Hints.Proved[p.Link] = p.To
+		p.parted = p.parted || !p.shares()
 		switch {
 		case from != StateSuspect && p.PMTU.alone:
 			p.PMTU.MTU, p.PMTU.Joined = wire.MinFrame, false
