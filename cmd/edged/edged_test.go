@@ -192,7 +192,7 @@ func TestUnit(t *testing.T) {
 		"RestrictAddressFamilies": "AF_UNIX AF_PACKET AF_NETLINK AF_INET AF_INET6", "RestrictNamespaces": "yes",
 		"MemoryDenyWriteExecute":  "yes",
 		"SystemCallArchitectures": "native", "StateDirectory": "edged", "StateDirectoryMode": "0700",
-		"SystemCallFilter": "@system-service|~@privileged @resources @keyring @setuid userfaultfd|@chown",
+		"SystemCallFilter": "@system-service|~@privileged @resources @keyring @setuid userfaultfd|@chown|sched_setattr",
 	} {
 		if got := strings.Join(set[key], "|"); got != want {
 			t.Errorf("%s=%s, want %s", key, got, want)
