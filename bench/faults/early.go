@@ -35,7 +35,7 @@ type early struct {
 	compared  uint64
 }
 
-// connect makes connection n, or has it refused, with a buffer.
+// connect dials connection n. The other end posts one buffer for it, and then accepts or refuses it.
 func (e *early) connect(ctx context.Context, n uint64, refuse bool) (from, to *edge.Conn) {
 	w := edge.Work{Kind: edge.Receive, Local: e.in, Len: earlySize, Queue: e.cq, Context: n}
 	kit.Together(ctx, func(ctx context.Context) {

@@ -84,7 +84,7 @@ func (p *program) rows(m *Memory, rows Array[uint64], phase int) error {
 	return nil
 }
 
-// holder is the rank that holds the lock of over during the barrier of a phase; ranks: none.
+// holder returns the rank that holds overLock while it passes the barrier of a phase; p.ranks if no rank does.
 func (p *program) holder(phase int) int { return int(p.hash(12, phase) % uint64(p.ranks+1)) }
 
 // hold takes the lock of over before the barrier of a phase, if that is this rank's turn, and changes half of over.

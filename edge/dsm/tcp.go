@@ -73,9 +73,9 @@ func RunTCP(ctx context.Context, c Config, to, from []*net.TCPConn, f func(*Memo
 	return err
 }
 
-// overTCP is the transport over TCP. Those who ask write their requests to a connection, in order; a goroutine of the
-// other rank performs them in that order, which is what fences want, and answers each: what was read, what an atomic
-// found, or that a write is in place.
+// overTCP is the transport over TCP. A rank writes its requests to a connection. The other rank performs them in the
+// order in which they were written, which satisfies every fence, and answers each: a read by its bytes, an atomic by the
+// old value, a write by one byte.
 type overTCP struct {
 	ctx     context.Context // ends, with the cause, when a rank is lost
 	end     context.CancelCauseFunc

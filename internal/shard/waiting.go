@@ -73,10 +73,11 @@ func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 // hurriedSlice is the least slice that Linux takes.
 const hurriedSlice = 100 * time.Microsecond
 
-// hurry has the kernel run this thread as soon as it wakes, though another one computes without end on its core, such
-// as a client that polls memory: a thread with a shorter slice is preferred (sched_setattr(2), since Linux 6.12; older
-// kernels ignore it). Without it the thread waits for the other one's slice, some milliseconds. It is for sleeps on a
-// contended core alone: a thread with a short slice that yields would run again at once.
+// hurry gives this thread a short slice, or the ordinary one again. The kernel prefers a thread with a shorter slice
+// (sched_setattr(2), since Linux 6.12; older kernels ignore it). So the thread runs as soon as it wakes, even if another
+// thread on its core never sleeps, such as a client that polls memory; otherwise it would wait for the end of that
+// thread's slice, some milliseconds. Only a thread that sleeps on a contended core gets it: one that yields would run
+// again at once.
 func (s *Shard) hurry(on bool) {
 	if s.idle.hurries == on {
 		return

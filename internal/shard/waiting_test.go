@@ -58,7 +58,8 @@ func TestWaitPolicy(t *testing.T) {
 	}
 }
 
-// A thread with a short slice has it until it yields, and then that of others again.
+// The shard's thread gets a short slice before it sleeps, and the ordinary one before it yields. A kernel that has no
+// slices of threads (before Linux 6.12) says 0 to both.
 func TestHurry(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,8 +71,9 @@ func TestHurry(t *testing.T) {
 		return a.Runtime
 	}
 	calm := slice()
+	hurried := uint64(hurriedSlice)
 	if calm == 0 {
-		t.Skip("this kernel has no slices of threads")
+		hurried = 0
 	}
 	if a, err := unix.SchedGetAttr(0, 0); err != nil || a.Policy != unix.SCHED_NORMAL && a.Policy != unix.SCHED_BATCH ||
 		unix.SchedSetAttr(0, a, 0) != nil {
@@ -81,7 +83,7 @@ func TestHurry(t *testing.T) {
 	for _, on := range []bool{true, true, false, false, true, false} {
 		want := calm
 		if s.hurry(on); on {
-			want = uint64(hurriedSlice)
+			want = hurried
 		}
 		if got := slice(); got != want {
 			t.Errorf("hurry %v: the slice is %d ns, want %d", on, got, want)

@@ -116,7 +116,7 @@ static void critical(struct program *p, int set)
 	dsm_unlock(set);
 }
 
-/* The rank that has the lock of over during the barrier of a phase; ranks: none. */
+/* The rank that holds OVER_LOCK while it passes the barrier of a phase; p->ranks if no rank does. */
 static int holder(const struct program *p, int phase)
 {
 	return (int)(hash(p, 17, (uint64_t)phase, 0, 0) % (uint64_t)(p->ranks + 1));
