@@ -74,8 +74,8 @@ func RunTCP(ctx context.Context, c Config, to, from []*net.TCPConn, f func(*Memo
 }
 
 // overTCP is the transport over TCP. A rank writes its requests to a connection. The other rank performs them in the
-// order in which they were written, which satisfies every fence, and answers each: a read by its bytes, an atomic by the
-// old value, a write by one byte.
+// order in which they were written, which satisfies every fence, and answers each: a read by its bytes, an atomic by
+// the old value, a write by one byte.
 type overTCP struct {
 	ctx     context.Context // ends, with the cause, when a rank is lost
 	end     context.CancelCauseFunc

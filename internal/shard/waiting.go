@@ -74,10 +74,10 @@ func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 const hurriedSlice = 100 * time.Microsecond
 
 // hurry gives this thread a short slice, or the ordinary one again. The kernel prefers a thread with a shorter slice
-// (sched_setattr(2), since Linux 6.12; older kernels ignore it). So the thread runs as soon as it wakes, even if another
-// thread on its core never sleeps, such as a client that polls memory; otherwise it would wait for the end of that
-// thread's slice, some milliseconds. Only a thread that sleeps on a contended core gets it: one that yields would run
-// again at once.
+// (sched_setattr(2), since Linux 6.12; older kernels ignore it). So the thread runs as soon as it wakes, even if
+// another thread on its core never sleeps, such as a client that polls memory; otherwise it would wait for the end of
+// that thread's slice, some milliseconds. Only a thread that sleeps on a contended core gets it: one that yields would
+// run again at once.
 func (s *Shard) hurry(on bool) {
 	if s.idle.hurries == on {
 		return
