@@ -97,6 +97,9 @@ func (p LossyParams) New() Controller { return lossyWindow{p.window()} }
 
 type lossyWindow struct{ *DelayWindow }
 
+// Kind implements Controller.
+func (w lossyWindow) Kind() string { return "lossy" }
+
 // Budget implements Budgeted.
 func (w lossyWindow) Budget() float64 { return w.Frames() }
 

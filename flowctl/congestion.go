@@ -13,6 +13,8 @@ type Congestion interface {
 
 // Controller says how many frames of one path may be in flight. One thread owns it. It does not allocate.
 type Controller interface {
+	// Kind names how it controls congestion now: fixed, delay, fabric, wan or lossy.
+	Kind() string
 	// OnAck records that frames were newly acknowledged; rtt has their sample already. A path that was found to be
 	// longer than before is told to rtt.
 	OnAck(now mono.Time, frames int, rtt *RTT)
@@ -40,6 +42,7 @@ type FixedWindow int
 func (w FixedWindow) New() Controller { return w }
 func (w FixedWindow) Fixed() int      { return int(w) }
 
+func (w FixedWindow) Kind() string                            { return "fixed" }
 func (w FixedWindow) OnAck(mono.Time, int, *RTT)              {}
 func (w FixedWindow) OnMarks(mono.Time, int, int, *RTT)       {}
 func (w FixedWindow) OnLoss(mono.Time, int)                   {}

@@ -33,6 +33,7 @@ func (h *halved) OnLoss(now mono.Time, n int) {
 	}
 }
 
+func (h *halved) Kind() string                          { return "halved" }
 func (h *halved) OnMarks(mono.Time, int, int, *RTT)     {}
 func (h *halved) OnTimeout(mono.Time)                   {}
 func (h *halved) Frames() float64                       { return h.frames }

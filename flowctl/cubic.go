@@ -261,3 +261,6 @@ func (c *cubicCable) paces(now mono.Time) bool {
 
 // NextSend implements Controller.
 func (l *cubicLane) NextSend() mono.Time { return l.c.next }
+
+// Kind implements Controller.
+func (l *cubicLane) Kind() string { return "wan" }

@@ -155,6 +155,9 @@ func (l *fabricLane) Allows(inFlight int, now mono.Time) bool {
 	return ok
 }
 
+// Kind implements Controller.
+func (l *fabricLane) Kind() string { return "fabric" }
+
 // begin begins a window of data.
 func (l *fabricLane) begin(now mono.Time) {
 	l.data.rest, l.data.end = l.data.flying, now.Add(4*l.rtt+time.Millisecond)

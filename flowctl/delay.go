@@ -290,3 +290,6 @@ func (c *DelayWindow) Allows(inFlight int, now mono.Time) bool {
 
 // NextSend returns the time before which pacing holds frames back; 0 unless the window is below one frame.
 func (c *DelayWindow) NextSend() mono.Time { return c.nextSend }
+
+// Kind implements Controller.
+func (c *DelayWindow) Kind() string { return "delay" }

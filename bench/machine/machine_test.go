@@ -38,11 +38,11 @@ func TestCard(t *testing.T) {
 		has         bool
 	}{
 		{"system call", c.SystemCall, 10, 1e6, true},
-		{"yield", c.YieldSwitch, c.SystemCall / 2, 1e8, true},
-		{"futex", c.FutexOneCore, c.SystemCall, 1e8, true},
+		{"yield", c.YieldSwitch, 10, 1e8, true},
+		{"futex", c.FutexOneCore, 10, 1e8, true},
 		{"futex across", c.FutexAcross, 100, 1e8, len(cores) > 1},
-		{"eventfd", c.EventfdOneCore, c.SystemCall, 1e8, true},
-		{"eventfd across", c.EventfdAcross, c.SystemCall, 1e8, len(cores) > 1},
+		{"eventfd", c.EventfdOneCore, 10, 1e8, true},
+		{"eventfd across", c.EventfdAcross, 10, 1e8, len(cores) > 1},
 		{"first touch", c.FirstTouch, 10, 1e7, true},
 		{"hot", c.CopyHot, 1e8, 1e13, true},
 		{"cold", c.CopyCold, 1e7, 1e13, true},
@@ -53,9 +53,6 @@ func TestCard(t *testing.T) {
 		if f.has && (f.v < f.least || f.v > f.most) || !f.has && f.v != 0 {
 			t.Errorf("%s: %g, want %g to %g (%v)", f.name, f.v, f.least, f.most, f.has)
 		}
-	}
-	if c.CopyHot < c.CopyCold/2 {
-		t.Errorf("copies in the cache: %g, through memory: %g bytes per second", c.CopyHot, c.CopyCold)
 	}
 	if want := 12 - 2*min(1, max(0, 2-len(cores))); len(c.Lines()) != want {
 		t.Errorf("%d lines, want %d: %s", len(c.Lines()), want, c.String())

@@ -183,8 +183,8 @@ func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 		ps := PathStatus{
 			Link: nameOf(links, t.Link), PeerLink: t.PeerLink, PeerMAC: t.PeerAddr.String(),
 			State: t.State, MTU: t.MTU, PeerMTU: t.PeerMTU, Datagrams: t.Joined,
-			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window, Marks: t.Marks,
-			InFlight: t.InFlight,
+			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window,
+			Congestion: t.Control, Marks: t.Marks, InFlight: t.InFlight,
 			Counters: countsOf(t.Counters),
 		}
 		if t.SeenAs.Known() {

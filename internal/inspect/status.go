@@ -231,9 +231,11 @@ type PathStatus struct {
 	SRTT      int64   `json:"srtt_ns"`
 	MinRTT    int64   `json:"min_rtt_ns"`
 	Window    float64 `json:"window_frames"`
-	Marks     string  `json:"ecn"` // off, tested, good, failed: whether marks of routers get through (PROTOCOL clause 21.12)
-	InFlight  int     `json:"frames_in_flight"`
-	Counters  Counts  `json:"counters"`
+	// how congestion is controlled now: fixed, delay, fabric, wan or lossy ("auto" is fabric or wan)
+	Congestion string `json:"congestion"`
+	Marks      string `json:"ecn"` // off, tested, good, failed: whether marks of routers get through (PROTOCOL clause 21.12)
+	InFlight   int    `json:"frames_in_flight"`
+	Counters   Counts `json:"counters"`
 }
 
 // ConnStatus is one connection.

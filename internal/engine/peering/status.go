@@ -52,6 +52,7 @@ type PathStatus struct {
 	SRTT     time.Duration
 	MinRTT   time.Duration
 	Window   float64 // frames
+	Control  string  // of congestion, as flowctl.Controller.Kind names it
 	Marks    string  // off, tested, good, failed: whether routers' marks (ECN) get through
 	InFlight int
 	Counters path.Counters
@@ -96,7 +97,7 @@ func (p *peer) status(now mono.Time) PeerStatus {
 			State: t.State.String(),
 			MTU:   t.PMTU.MTU, PeerMTU: t.Set.RemoteLink(t.Number).MTU,
 			Joined: t.PMTU.Joined, SRTT: t.RTT.SRTT(), MinRTT: t.RTT.Min(),
-			Window: t.Cwnd.Frames(), InFlight: n, Counters: t.Count, Marks: t.Marking.State(),
+			Window: t.Cwnd.Frames(), Control: t.Cwnd.Kind(), InFlight: n, Counters: t.Count, Marks: t.Marking.State(),
 		})
 	}
 	return st
