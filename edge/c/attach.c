@@ -140,6 +140,7 @@ int attach_start(edge_device *d)
 	if (s < 0)
 		return attach_failed(d, s);
 	d->ctl->fd = s;
+	d->ctl->received = 0;
 	watch_fd(d->w->epoll, s, EPOLLIN, EPOLL_CTL_ADD);
 	d->at->state = GREETING;
 	d->epoch++;

@@ -31,12 +31,15 @@ struct control {
 	struct call **calls; /* by the low bits of id; NULL: free */
 	uint32_t ncalls, hint;
 	uint64_t serial;
+	uint32_t received;   /* packets of this daemon's */
 	struct packet *first, **last;
 };
 
 int control_send(edge_device *d, void *packet, size_t size, enum abi_kind kind, int fd, call_fn fn, void *obj,
                  uint32_t num);
 void control_tell(edge_device *d, void *packet, size_t size, enum abi_kind kind); /* nobody wants the reply */
+enum told { UNTOLD = -1, NOTHING, SOMETHING }; /* UNTOLD: by a daemon that does not count */
+enum told control_told(const edge_device *d);
 bool control_receive(edge_device *d);
 void control_flush(edge_device *d);
 void control_close(edge_device *d, int err);

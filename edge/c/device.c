@@ -181,12 +181,11 @@ static int prepare(edge_device *d, const edge_config *config)
 	return err;
 }
 
-int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
+static int open_device(edge_device **dev, const edge_config *config, bool waits, int64_t until)
 {
 	edge_device *d = device_new();
 	if (d == NULL)
 		return EDGE_ERR_NO_MEMORY;
-	int64_t until = deadline(timeout_ms);
 	int err = prepare(d, config);
 	if (err != 0) {
 		device_free(d);
@@ -195,7 +194,7 @@ int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 	fork_enter(d); /* before there is a socket that a child could keep */
 	enter(d);
 	err = attach_start(d);
-	if (err == 0)
+	if (err == 0 && waits)
 		err = attach_current(d, until);
 	if (err != 0 && d->at->since == 0 && d->at->err != 0)
 		err = d->at->err;
@@ -210,6 +209,23 @@ int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 	leave(d, 0);
 	*dev = d;
 	return 0;
+}
+
+int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
+{
+	return open_device(dev, config, true, deadline(timeout_ms));
+}
+
+int edge_open_start(edge_device **dev, const edge_config *config)
+{
+	return open_device(dev, config, false, 0);
+}
+
+int edge_device_attached(edge_device *d, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, attach_current(d, until));
 }
 
 static bool none_lingers(void *arg)

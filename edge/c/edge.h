@@ -139,8 +139,11 @@ typedef struct edge_config {
 	void *arg;
 } edge_config;
 
-/* Attaches to the daemon. timeout_ms bounds that alone; at most 10 s are waited. */
+/* Attaches to the daemon. timeout_ms bounds that alone; at most 10 s are waited. The start returns at once with a
+ * device that edge_device_attached waits for: 0, or why it is not attached. */
 EDGE_API int edge_open(edge_device **dev, const edge_config *config, int timeout_ms);
+EDGE_API int edge_open_start(edge_device **dev, const edge_config *config);
+EDGE_API int edge_device_attached(edge_device *dev, int timeout_ms);
 /* Ends the attachment and frees the device, its regions and listeners. Connections and streams that are still open
  * are aborted, and are freed by the program as always, before or after. Streams that were closed have timeout_ms to
  * send what they were given. */
@@ -505,7 +508,8 @@ typedef struct edge_notification {
 EDGE_API int edge_notify_wait(edge_conn *conn, edge_notification *notification, int timeout_ms);
 
 /* --- streams: bytes in both directions, as TCP has them (PROTOCOL clause 11) --- */
-
+/* Pins the memory of the next stream, unless there is some to spare, and does not wait for that. */
+EDGE_API void edge_stream_reserve(edge_device *dev);
 /* Connects to a stream service at a node. The start returns at once with a stream that edge_stream_wait and
  * edge_stream_events tell of. edge_stream_wait: 0 once connected, EDGE_ERR_AGAIN or why it failed. */
 EDGE_API int edge_stream_dial(edge_device *dev, const char *peer, const char *service, const edge_dial_options *options,
@@ -552,19 +556,17 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 /* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for.
  * The peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
-
 #define EDGE_STREAM_OPENING 256 /* bytes */
 /* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up many. Both
  * ends must do this; else the end of the other one shows as that of a stream. Not while another thread is in a call on
- * the stream.
- * edge_stream_rest ends the stream in both directions, as edge_stream_close does, but leaves it and its connection to
- * the caller; EDGE_ERR_BUSY: not everything was read, or it is not open; or why it ended. begins: this end is to begin
- * the next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer may; EDGE_ERR_AGAIN
- * until then, or why the connection ended. edge_stream_begin begins it with 1 to EDGE_STREAM_OPENING bytes for the
- * peer's program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no room now. edge_stream_wait is 0 when
- * the peer has taken it.
- * edge_stream_opening copies the bytes by which the peer has begun one to the caller's memory of EDGE_STREAM_OPENING
- * and returns how many; 0: it has not, or they were answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
+ * the stream. edge_stream_rest ends the stream in both directions, as edge_stream_close does, but leaves it and its
+ * connection to the caller; EDGE_ERR_BUSY: not everything was read, or it is not open; or why it ended. begins: this
+ * end is to begin the next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer
+ * may; EDGE_ERR_AGAIN until then, or why the connection ended. edge_stream_begin begins it with 1 to
+ * EDGE_STREAM_OPENING bytes for the peer's program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no
+ * room now. edge_stream_wait is 0 when the peer has taken it. edge_stream_opening copies the bytes by which the peer
+ * has begun one to the caller's memory of EDGE_STREAM_OPENING and returns how many; 0: it has not, or they were
+ * answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
 EDGE_API int edge_stream_rest(edge_stream *stream, int begins);
 EDGE_API int edge_stream_resting(edge_stream *stream);
 EDGE_API int edge_stream_begin(edge_stream *stream, const void *data, size_t size);

@@ -16,8 +16,6 @@ int ops_open(struct ops *o, uint32_t depth)
 		return EDGE_ERR_NO_MEMORY;
 	o->depth = depth;
 	o->done_first = NONE;
-	for (uint32_t i = 0; i < 2 * depth; i++)
-		o->slots[i].next = i % depth == depth - 1 ? NONE : i + 1;
 	o->free[0] = (struct pool){ .first = 0, .n = depth };
 	o->free[1] = (struct pool){ .first = depth, .n = depth };
 	return 0;
@@ -83,7 +81,7 @@ static int recall(const struct ops *o, uint64_t k)
 static void release(struct ops *o, uint32_t i)
 {
 	struct pool *p = &o->free[i >= o->depth];
-	o->slots[i].next = p->first;
+	o->slots[i].next = p->first - (i + 1);
 	p->first = i;
 	p->n++;
 }
@@ -217,7 +215,7 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 	uint32_t i = p->first;
 	struct slot *s = &o->slots[i];
 	uint32_t gen = (atomic_load_explicit(&s->gen, memory_order_relaxed) + 1) | 1;
-	p->first = s->next;
+	p->first = i + 1 + s->next;
 	p->n--;
 	s->conn = c;
 	s->region = w->inline_size > 0 ? NULL : w->npieces > 0 ? w->pieces[w->npieces - 1].region : w->local;

@@ -158,6 +158,12 @@ uint32_t ring_pulse(const struct ring *r)
 	return r->map == NULL ? 0 : atomic_load_explicit(word(r, ABI_PULSE), memory_order_relaxed);
 }
 
+/* How many packets the daemon has sent (A6.3); 0: it does not say. */
+uint32_t ring_told(const struct ring *r)
+{
+	return r->map == NULL ? 0 : atomic_load_explicit(word(r, ABI_TOLD), memory_order_relaxed);
+}
+
 /* Takes what is in the completion ring and returns how many entries. A daemon that breaks the ring is lost. */
 int ring_drain(edge_device *d)
 {

@@ -32,6 +32,7 @@ bool ring_stir(struct ring *r);
 bool ring_rang(struct ring *r);
 void ring_polling(struct ring *r, bool polling);
 uint32_t ring_pulse(const struct ring *r);
+uint32_t ring_told(const struct ring *r);
 int ring_drain(edge_device *d);
 
 #endif

@@ -1,5 +1,5 @@
-/* Streams (PROTOCOL clause 11): stream.c bytes, stream_open.c beginnings and ends, stream_rest.c several streams on one
- * connection. */
+/* Streams (PROTOCOL clause 11): stream.c bytes, stream_open.c beginnings and ends, stream_memory.c what they lie in,
+ * stream_rest.c several streams on one connection. */
 #ifndef EDGE_STREAM_H
 #define EDGE_STREAM_H
 
@@ -18,7 +18,7 @@ struct piece { edge_op op; uint32_t n; };
 
 struct inbound {
 	pthread_mutex_t mu; /* one copies at a time; taken before edge_device.mu */
-	uint64_t tail, head, granted;
+	uint64_t tail, head, granted, used; /* used: the greatest tail of the streams before on the connection */
 	bool fin;
 };
 
@@ -66,7 +66,9 @@ struct edge_stream {
 };
 
 struct streams {
-	edge_region *spare; /* of streams that ended */
+	edge_region *spare; /* of streams that ended, or registered in advance */
+	struct job ahead;   /* registers one; an obj: it runs */
+	edge_stream *heir;  /* waits for that */
 	uint32_t nspare, nstreams;
 	edge_stream *lingering, *ended; /* closed by the program: on their way out; to be freed */
 	int64_t linger_due;
@@ -91,10 +93,15 @@ bool rest_arrived(edge_stream *s, uint64_t count, uint32_t len);
 
 /* stream_open.c */
 void stream_step(edge_stream *s);
+void stream_has_memory(edge_stream *s, int err); /* s->region is there, or why not */
 void stream_linger(edge_device *d, int64_t now);
 void stream_reap(edge_device *d);
 void streams_forked(edge_device *d);
-void spares_drop(edge_device *d);
 bool stream_in_flight(const edge_conn *c);
+
+/* stream_memory.c */
+int memory_get(edge_stream *s); /* stream_has_memory follows, now or later; not after an error */
+void memory_keep(edge_stream *s);
+void spares_drop(edge_device *d);
 
 #endif

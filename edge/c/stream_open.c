@@ -9,7 +9,7 @@
 
 #define HELLO "stream/1"
 
-enum { HELLO_SIZE = sizeof HELLO - 1, LINGER_MS = 5000, SPARE = 32 };
+enum { HELLO_SIZE = sizeof HELLO - 1, LINGER_MS = 5000 };
 
 static const struct conn_user has_stream;
 
@@ -90,13 +90,7 @@ void stream_reap(edge_device *d)
 		unwatch(d, &s->watch);
 		if (s->awaits)
 			await_less(d);
-		edge_region *r = s->region;
-		if (r != NULL && d->streams->nspare < SPARE && r->epoch == d->epoch && d->attached && d->dead == 0) {
-			r->next = d->streams->spare;
-			d->streams->spare = r;
-			d->streams->nspare++;
-		} else if (r != NULL)
-			region_release(r);
+		memory_keep(s);
 		s->c->user = NULL;
 		s->c->owner = NULL;
 		conn_release(s->c);
@@ -120,43 +114,7 @@ void stream_linger(edge_device *d, int64_t now)
 	}
 }
 
-static void has_memory(edge_stream *s, int err);
 static void accept_some(edge_listener *l);
-
-static void job_done(edge_device *d, struct job *j, int err)
-{
-	(void)d;
-	edge_stream *s = j->obj;
-	if (err != 0)
-		free(j->region);
-	else
-		s->region = j->region;
-	has_memory(s, err);
-	if (s->closed)
-		stream_step(s);
-}
-
-/* Gets memory: of a stream that ended, or from the daemon. */
-static int get_memory(edge_stream *s)
-{
-	edge_device *d = s->d;
-	edge_region *r = d->streams->spare;
-	if (r != NULL) {
-		d->streams->spare = r->next;
-		d->streams->nspare--;
-		r->next = NULL;
-		memset(r->bytes, 0, r->size); /* a peer that lies about positions reads nobody else's bytes */
-		s->region = r;
-		has_memory(s, 0);
-		return 0;
-	}
-	r = region_new(d, (size_t)s->ring + s->out.size, DAEMONS);
-	if (r == NULL)
-		return EDGE_ERR_NO_MEMORY;
-	s->job = (struct job){ .region = r, .memfd = -1, .fn = job_done, .obj = s };
-	job_start(d, &s->job);
-	return 0;
-}
 
 static void exported(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
 {
@@ -191,7 +149,7 @@ static void not_accepted(edge_stream *s, int err)
 	}
 }
 
-static void has_memory(edge_stream *s, int err)
+void stream_has_memory(edge_stream *s, int err)
 {
 	edge_conn *c = s->c;
 	if (c->state == ENDED || s->closed) {
@@ -219,7 +177,7 @@ static void dialled(edge_conn *c, int err)
 		stream_cut(s, EDGE_ERR_STREAM);
 	if (err == 0 && stream_end(s) == 0) {
 		s->state = S_MEMORY;
-		err = get_memory(s);
+		err = memory_get(s);
 		if (err == 0)
 			return;
 		stream_cut(s, err);
@@ -294,7 +252,7 @@ static int accept_stream(edge_request *r, edge_stream **stream)
 	edge_stream *s = stream_of(c);
 	if (s == NULL)
 		return EDGE_ERR_NO_MEMORY;
-	err = get_memory(s);
+	err = memory_get(s);
 	if (err != 0)
 		stream_discard(s, err);
 	else
@@ -329,7 +287,7 @@ static void accept_some(edge_listener *l)
 			continue;
 		s->listener = l;
 		l->nopening++;
-		int err = get_memory(s);
+		int err = memory_get(s);
 		if (err != 0)
 			not_accepted(s, err);
 	}
@@ -476,7 +434,7 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 		stream_advance(s);
 	}
 	if (d->dead == 0)
-		pump(d, true);
+		pump(d, false);
 	else
 		stream_reap(d);
 	leave(d, 0);
@@ -565,17 +523,6 @@ static const struct conn_user has_stream = { .advance = advance, .completed = co
 bool stream_in_flight(const edge_conn *c)
 {
 	return c->user == &has_stream && c->work.inflight > 0;
-}
-
-/* The memory of streams that ended was of a daemon that is gone. */
-void spares_drop(edge_device *d)
-{
-	for (edge_region *r; (r = d->streams->spare) != NULL;) {
-		d->streams->spare = r->next;
-		d->streams->nspare--;
-		region_unmap(r);
-		free(r);
-	}
 }
 
 /* In a child: a thread that is not here may have been copying. */

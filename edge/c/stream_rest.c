@@ -37,6 +37,7 @@ static void renew(edge_stream *s)
 {
 	struct outbound *o = &s->out;
 	s->rest = (struct rest){ 0 };
+	s->in.used = s->in.used > s->in.tail ? s->in.used : s->in.tail;
 	s->in.tail = s->in.head = s->in.granted = 0;
 	s->in.fin = false;
 	o->sent = o->acked = o->freed = 0;

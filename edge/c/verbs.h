@@ -21,7 +21,9 @@ struct slot {
 
 struct failure { uint64_t key; uint32_t next; int err; };
 
-struct pool { uint32_t first, n; }; /* free slots */
+/* Free slots. The next one is as far behind the one behind a slot as its next says, so that memory that was never used
+ * is a list, and an attachment fills none of it. */
+struct pool { uint32_t first, n; };
 
 struct ops {
 	struct slot *slots; /* depth of operations, and as many of receives behind them */

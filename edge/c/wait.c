@@ -20,6 +20,7 @@
 #define PULSE_LOOKS 3          /* in a row without a beat: what we see is not that we were stopped ourselves */
 #define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
 #define SOCKET_TIME 200000     /* or ns, for those who do not wait: a look is a system call */
+#define END_TIME (20 * MILLI)  /* likewise, where the daemon says what it sent: the socket's end it does not */
 
 int wait_open(edge_device *d)
 {
@@ -139,6 +140,23 @@ static void check_pulse(edge_device *d, int64_t now)
 		p->silent = true;
 }
 
+/* Whether the socket has something, or may have. */
+static bool look_due(const edge_device *d)
+{
+	enum told told = control_told(d);
+	return told == SOMETHING || !d->attached || d->ctl->first != NULL ||
+	       now_ns() - d->w->looked_at >= (told == UNTOLD ? SOCKET_TIME : END_TIME);
+}
+
+static void look_at_socket(edge_device *d)
+{
+	if (d->ctl->first != NULL)
+		control_flush(d);
+	d->w->looked_at = now_ns();
+	if (control_receive(d))
+		news(d);
+}
+
 /* Takes what has happened, and the socket too if asked or if that is due. Returns whether there was anything. */
 int pump(edge_device *d, bool socket)
 {
@@ -149,15 +167,12 @@ int pump(edge_device *d, bool socket)
 	int n = ring_drain(d);
 	if (n > 0)
 		news(d);
-	if (socket || ++w->rounds >= SOCKET_EACH) {
+	enum told told = control_told(d);
+	if (socket || told == SOMETHING || ++w->rounds >= SOCKET_EACH) {
 		w->rounds = 0;
-		if (d->ctl->first != NULL)
-			control_flush(d);
-		if (control_receive(d)) {
-			n++;
-			news(d);
-		}
-		int64_t now = w->looked_at = now_ns();
+		if (socket || told == UNTOLD || look_due(d))
+			look_at_socket(d);
+		int64_t now = now_ns();
 		check_pulse(d, now);
 		d->above->due(d, now);
 		if (w->timer_at <= now) {
@@ -176,10 +191,15 @@ int pump(edge_device *d, bool socket)
 	return n;
 }
 
-/* Whether it is time for one who does not wait to look at the socket, too. */
-static bool look_due(const edge_device *d)
+/* Whether the socket or the timer is among what the set told of. */
+static bool beside_ring(const edge_device *d, const struct epoll_event *e, int n)
 {
-	return !d->attached || d->ctl->first != NULL || now_ns() - d->w->looked_at >= SOCKET_TIME;
+	bool is = false;
+	for (int i = 0; i < n; i++) {
+		int fd = e[i].data.fd;
+		is |= fd != d->w->wake && fd != d->w->bell && fd != d->ring->watch;
+	}
+	return is;
 }
 
 /* After edge_device_arm: asks the kernel once what the descriptor told of, and whether the socket is among it. */
@@ -187,12 +207,7 @@ static bool disarm(edge_device *d)
 {
 	struct waiting *w = d->w;
 	struct epoll_event e[8];
-	bool look = false;
-	int n = epoll_wait(w->epoll, e, 8, 0);
-	for (int i = 0; i < n; i++) {
-		int fd = e[i].data.fd;
-		look |= fd != w->wake && fd != w->bell && fd != d->ring->watch;
-	}
+	bool look = beside_ring(d, e, epoll_wait(w->epoll, e, 8, 0));
 	unring(w->wake, &w->woken);
 	unring(w->bell, &w->rung);
 	if (!look)
@@ -211,7 +226,7 @@ static bool wakes(edge_device *d)
 		return disarm(d);
 	}
 	w->passed = true;
-	return look_due(d);
+	return control_told(d) != NOTHING && look_due(d);
 }
 
 static void tell_polling(edge_device *d, bool polls)
@@ -283,6 +298,8 @@ static void sleep_on(edge_device *d, int64_t until)
 	w->asleep = false;
 	if (d->dead == EDGE_ERR_FORKED)
 		return;
+	bool look = n <= 0 || d->epoch != epoch ||
+	            (beside ? p[1].revents != 0 || p[3].revents != 0 : beside_ring(d, e, n));
 	unring(w->wake, &w->woken);
 	if (d->epoch == epoch) {
 		ring_sleep(d->ring, RING_AWAKE);
@@ -290,7 +307,7 @@ static void sleep_on(edge_device *d, int64_t until)
 			;
 	}
 	idle_slept(&w->idle, now_ns() - asleep);
-	pump(d, true);
+	pump(d, look);
 }
 
 static int waited_in_vain(edge_device *d, int64_t until)
@@ -372,7 +389,7 @@ int wait_for_peer(edge_device *d, bool (*ready)(void *), void *arg, int64_t unti
 		}
 		leads = w->leader = true;
 		if (poll_on(d, &since)) {
-			if (pump(d, round % 16 == 0) > 0)
+			if (pump(d, round % 16 == 0 && control_told(d) != NOTHING) > 0)
 				since = 0;
 		} else {
 			tell_polling(d, false);

@@ -78,7 +78,7 @@ static struct heard *heard_of(const char *peer, bool make) {
 	return h;
 }
 
-static void hear(const char *peer, const char *tuple, const unsigned char *nonce) {
+void hear(const char *peer, const char *tuple, const unsigned char *nonce) {
 	struct heard *h = heard_of(peer, true);
 	if (!h)
 		return;
@@ -186,16 +186,18 @@ static void asked(edge_request *r, const unsigned char *secret, const char *tupl
 
 static void answer(edge_request *r) {
 	size_t n;
-	const unsigned char *data = edge_request_data(r, &n);
+	const void *whole;
+	bool early = edge_request_stream(r, &whole, &n);
+	const unsigned char *data = early ? whole : edge_request_data(r, &n);
 	char tuple[128];
 	union address from, to;
 	if (n <= 1 + NONCE_SIZE || n - 1 - NONCE_SIZE >= sizeof tuple) {
-		edge_request_refuse(r, "connect by TCP, and offer a stream");
+		edge_request_refuse(r, OFFER);
 		return;
 	}
 	memcpy(tuple, data + 1 + NONCE_SIZE, n - 1 - NONCE_SIZE);
 	tuple[n - 1 - NONCE_SIZE] = 0;
-	if (data[0] == ASK) {
+	if (data[0] == ASK && !early) {
 		asked(r, data + 1, tuple);
 		return;
 	}
@@ -208,8 +210,10 @@ static void answer(edge_request *r) {
 		edge_request_refuse(r, SETTLED);
 		return;
 	}
+	if (early && early_hold(r, peer, tuple, data + 1))
+		return;
 	hear(peer, tuple, data + 1);
-	edge_request_refuse(r, "connect by TCP, and offer a stream");
+	edge_request_refuse(r, OFFER);
 }
 
 void answer_probes(struct sock *s) {
@@ -243,6 +247,7 @@ void enlist_early(struct sock *s) {
 		return; /* another process of ours has it, mostly: when that ends, it is ours */
 	sock_decided(s);
 	edge_listener_watch(s->listener, s);
+	early_begin();
 	answer_probes(s);
 }
 
@@ -422,9 +427,11 @@ static void await_begin(struct sock *s) {
 	watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* programs that are not under edge-run speak first, mostly */
 }
 
+static bool expected_soon(const struct sock *s) { return rest_expected(s) || early_expected(s); }
+
 /* That is no verdict while a stream may be begun instead. */
 static void not_offered(struct sock *s) {
-	bool expected = rest_expected(s);
+	bool expected = expected_soon(s);
 	int64_t now = now_ns();
 	if (rest_forsaken() || (expected && now < s->kept.late)) {
 		await_begin(s);
@@ -503,7 +510,7 @@ void look_at_dial(struct sock *s) {
 	}
 	if (heard_nonce(s->peer, s->tuple, s->nonce)) {
 		dial_stream(s);
-	} else if (rest_claim(s)) {
+	} else if (rest_claim(s) || early_claim(s)) {
 		s->until = now_ns() + GRACE;
 		if (s->orphan)
 			leave_alone(s);
@@ -511,9 +518,9 @@ void look_at_dial(struct sock *s) {
 		look_at_taken(s);
 	} else if (s->tcp.arrived) {
 		become_plain(s, "tcp: the other side uses it");
-	} else if (s->step == BEGUN && rest_expected(s)) {
+	} else if (s->step == BEGUN && expected_soon(s)) {
 		await_begin(s);
-	} else if (s->step == AWAITS && (rest_expected(s) || rest_forsaken()) && now_ns() < s->until) {
+	} else if (s->step == AWAITS && (expected_soon(s) || rest_forsaken()) && now_ns() < s->until) {
 		return;
 	} else if (s->step <= AWAITS) {
 		s->until = now_ns() + (DIAL_MS + 1000) * MILLI;

@@ -6,6 +6,8 @@
 
 /* upgrade.c: by guard, but what says otherwise. */
 bool device_ready(void);
+void device_ahead(void);                  /* begins to attach. Unlocked */
+extern _Atomic unsigned progresses;       /* how often it was called */
 void progress(void);                      /* takes what happened, wakes who waits for it */
 void become_plain(struct sock *s, const char *why);
 void become_stream(struct sock *s);       /* whatever it has to send */
@@ -44,6 +46,7 @@ void withdraw(struct sock *s);            /* the offer of a socket whose connect
 bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
 void connected(struct sock *s);
 void look_at_offer(struct sock *s);
+bool unanswered(const struct sock *s);    /* OFFERED, and the other side has no stream, as far as is known */
 
 /* acceptor.c, by guard */
 extern struct sock *listeners;
@@ -60,6 +63,7 @@ void acceptor_after_fork(void);
 void begin(struct sock *s);               /* first use of an accepted socket */
 void adopt(int fd, bool nonblock, const struct sock *from); /* accepted; NULL: by another process. Unlocked */
 void look_at_dial(struct sock *s);
+void hear(const char *peer, const char *tuple, const unsigned char *nonce); /* of a probe */
 void stays(const struct sock *s);         /* with TCP: whoever begins a stream for it learns that */
 bool stayed(const char *peer, const char *tuple);
 
@@ -116,6 +120,19 @@ int64_t rest_next(void);                  /* then */
 void rest_close_accepted(void);           /* the process may not be the only one any more that accepts */
 void rest_close_all(void);
 void rest_after_fork(void);
+
+/* early.c, by guard: streams that are dialled at the owner of the port. */
+#define OFFER "connect by TCP, and offer a stream" /* the refusal of a probe that was heard */
+/* false: it cannot. */
+bool early_hold(edge_request *r, const char *peer, const char *tuple, const unsigned char *nonce);
+void early_begin(void);                   /* the process offers a port from now on */
+bool early_claim(struct sock *s);         /* acceptor: gives s the one that the other side has dialled for it */
+bool early_expected(const struct sock *s); /* acceptor: the other side may be about to */
+void early_unused(const struct sock *s);  /* acceptor: that one is not taken here */
+bool early_close_all(void);               /* the process may not be the only one any more. Whether there were any */
+void early_look(int64_t now);
+int64_t early_next(void);
+void early_after_fork(void);
 
 /* owner.c */
 bool may_hold(const struct sock *s, uint32_t uid); /* the other end's socket, if it is in this namespace */

@@ -304,7 +304,7 @@ static void shared(int from, int to) {
 	sock_link(s, to);
 	if (to <= 2 && !borrowed()) { /* for a FILE of the C library's */
 		lock();
-		if (s->state == ACCEPTED || (s->state == OFFERED && !s->stream))
+		if (s->state == ACCEPTED || unanswered(s))
 			become_plain(s, "tcp: standard input or output");
 		unlock();
 		if (settle_standard(s) == 0 && (s->state == STREAM || s->state == SHARED))

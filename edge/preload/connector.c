@@ -1,6 +1,7 @@
 /*
  * The end that connects: it offers the connection to the other side, asks there whether anybody of ours listens, and
- * takes the stream that the acceptor dials, if that shows the nonce of the question.
+ * takes the stream that the acceptor dials, if that shows the nonce of the question. Mostly the question is for a
+ * stream itself, which the acceptor accepts (early.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,24 +14,47 @@
 
 #define VERDICT (2000 * MILLI)  /* how long a connector waits to be dialled */
 #define FRESH (1000 * MILLI)    /* how long who has shown the nonce counts as the owner of the port */
+#define ROUTE (100 * MILLI)     /* how long a route counts: connections of one moment take the same */
 #define REMEMBER (2000 * MILLI) /* how long it counts that nobody of ours listens somewhere */
 
-/* Where nobody of ours listens, by hash of peer, address and port. */
+/* Where nobody of ours listens, or where the owner of the port takes streams that are dialled at it, by hash of peer,
+ * address and port. */
 enum { TARGETS = 256 };
-static struct target { uint64_t id; int64_t until; } targets[TARGETS];
+static struct target { uint64_t id; int64_t until; bool takes; } targets[TARGETS];
 
 static uint64_t target_of(const char *peer, const char *to) {
 	uint64_t h = fold(fold(FOLD, peer, strlen(peer) + 1), to, strlen(to));
 	return h | 1;
 }
 
-static bool absent(uint64_t id, int64_t now) {
-	const struct target *t = &targets[id >> 32 & (TARGETS - 1)];
-	return t->id == id && now < t->until;
+static struct target *known(uint64_t id, int64_t now) {
+	struct target *t = &targets[id >> 32 & (TARGETS - 1)];
+	return t->id == id && now < t->until ? t : NULL;
 }
 
-static void remember(const struct sock *s) {
-	targets[s->kept.target >> 32 & (TARGETS - 1)] = (struct target){.id = s->kept.target, .until = now_ns() + REMEMBER};
+static void remember(const struct sock *s, int64_t ns, bool takes) {
+	targets[s->kept.target >> 32 & (TARGETS - 1)] =
+		(struct target){.id = s->kept.target, .until = now_ns() + ns, .takes = takes};
+}
+
+/* The address from which the kernel would connect. That of the latest connection's counts for a moment. */
+static bool route(const union address *to, union address *from) {
+	static struct { union address to, from; int64_t until; } latest;
+	int64_t now = now_ns();
+	if (now < latest.until && to->any.sa_family == latest.to.any.sa_family && same_address(to, &latest.to) &&
+	    (to->any.sa_family != AF_INET6 || to->in6.sin6_scope_id == latest.to.in6.sin6_scope_id)) {
+		*from = latest.from;
+		return true;
+	}
+	int probe = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t n = to->any.sa_family == AF_INET ? sizeof to->in : sizeof to->in6;
+	bool ok = probe >= 0 && real.connect(probe, &to->any, n) == 0 && both_ends(probe, from, NULL);
+	if (probe >= 0)
+		real.close(probe);
+	latest.to = *to;
+	latest.from = *from;
+	latest.until = ok ? now + ROUTE : 0;
+	return ok;
 }
 
 /* Binds the socket to the address that the kernel would choose, and a port. */
@@ -40,22 +64,16 @@ static bool bind_first(int fd, const union address *to, union address *from) {
 		return false;
 	if (address_port(from))
 		return !anonymous(from); /* bound to a port of any address: its address is not known before */
-	if (anonymous(from)) {
-		int probe = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		n = to->any.sa_family == AF_INET ? sizeof to->in : sizeof to->in6;
-		bool ok = probe >= 0 && real.connect(probe, &to->any, n) == 0 && both_ends(probe, from, NULL);
-		if (probe >= 0)
-			real.close(probe);
-		if (!ok)
-			return false;
-	}
+	if (anonymous(from) && !route(to, from))
+		return false;
 	*(from->any.sa_family == AF_INET ? &from->in.sin_port : &from->in6.sin6_port) = 0;
 	n = from->any.sa_family == AF_INET ? sizeof from->in : sizeof from->in6;
 	return bind(fd, &from->any, n) == 0 && both_ends(fd, from, NULL);
 }
 
-/* Asks whether anybody of ours listens, and tells whoever does the nonce. 0 or an error of libedge's. */
-static int probe(struct sock *s, const union address *to) {
+/* Asks whether anybody of ours listens, and tells whoever does the nonce; early: asks for a stream by that. 0 or an
+ * error of libedge's. */
+static int probe(struct sock *s, const union address *to, bool early) {
 	unsigned char data[MOST_DATA];
 	char port[16];
 	if (getrandom(s->nonce, sizeof s->nonce, GRND_NONBLOCK) != sizeof s->nonce)
@@ -63,21 +81,37 @@ static int probe(struct sock *s, const union address *to) {
 	edge_dial_options o = {.size = sizeof o, .data = data};
 	o.data_size = said(data, PROBE, s->nonce, s->tuple);
 	snprintf(port, sizeof port, "tcp/%d", address_port(to));
-	return edge_dial_start(device, s->peer, port, &o, &s->probe, (int)(VERDICT / MILLI));
+	if (!early)
+		return edge_dial_start(device, s->peer, port, &o, &s->probe, (int)(VERDICT / MILLI));
+	int err = edge_stream_dial_start(device, s->peer, port, &o, &s->stream, (int)(VERDICT / MILLI));
+	if (err) {
+		s->stream = NULL;
+		return err;
+	}
+	edge_stream_watch(s->stream, s);
+	s->kept.begun = s->kept.early = true;
+	return 0;
 }
 
-/* Offers s, which has its names, and asks. */
-static void offer_service_to(struct sock *s, const union address *to) {
-	if (offer_service(s)) {
+/* Offers s, which has its names, and asks. An owner that has just taken a stream needs no offer: it waits for the next
+ * one. */
+static void offer_service_to(struct sock *s, const union address *to, bool early, bool takes) {
+	if (!takes && offer_service(s)) {
 		char text[256];
 		snprintf(text, sizeof text, "tcp: %s", edge_detail());
 		become_plain(s, text);
 		return;
 	}
-	edge_listener_watch(s->listener, s);
-	if (probe(s, to))
+	if (!takes)
+		edge_listener_watch(s->listener, s);
+	if (probe(s, to, early))
 		become_plain(s, "tcp: the daemon cannot be asked");
+	else
+		edge_stream_reserve(device);
 }
+
+/* The kernel is asked who accepts on this host. Whoever demands streams has the acceptor show the nonce. */
+static bool may_be_early(const struct sock *s) { return !required && strcmp(s->peer, edge_device_name(device)); }
 
 /* Offers the connection that fd is about to make. false: it remains TCP. */
 bool offer(int fd, struct sock **made, const union address *to) {
@@ -89,7 +123,9 @@ bool offer(int fd, struct sock **made, const union address *to) {
 	uint64_t target = target_of(peer, name);
 	int64_t now = now_ns();
 	union address from;
-	const char *why = absent(target, now)          ? "tcp: nobody of ours listened a moment ago"
+	const struct target *of = known(target, now);
+	bool takes = of && of->takes;
+	const char *why = of && !takes                 ? "tcp: nobody of ours listened a moment ago"
 	                  : !device_ready()            ? "tcp: without a daemon"
 	                  : !bind_first(fd, to, &from) ? "tcp: the socket has no address of its own"
 	                                               : NULL;
@@ -105,12 +141,15 @@ bool offer(int fd, struct sock **made, const union address *to) {
 	s->kept.target = target;
 	s->until = now + VERDICT;
 	name_offer(s, &from, to);
+	bool early = may_be_early(s);
 	if (!rest_reuse(s))
-		offer_service_to(s, to);
+		offer_service_to(s, to, early, early && takes);
 	if (s->state == OFFERED)
 		sock_decide(s);
 	return true;
 }
+
+bool unanswered(const struct sock *s) { return s->state == OFFERED && (!s->stream || s->kept.early); }
 
 void withdraw(struct sock *s) {
 	if (s->state == OFFERED)
@@ -140,6 +179,17 @@ static bool nobody(const edge_conn *probe, int err) {
 	if (err == EDGE_ERR_REFUSED)
 		return refused_by(probe, ELSEWHERE);
 	return err != 0 && err != EDGE_ERR_AGAIN && err != EDGE_ERR_LIMIT && err != EDGE_ERR_TIMEOUT;
+}
+
+/* Takes the answer to a probe. false: that decided. */
+static bool answered(struct sock *s, const edge_conn *probe, int err) {
+	if (nobody(probe, err)) {
+		remember(s, REMEMBER, false);
+		become_plain(s, "tcp: nobody of ours listens");
+	} else if (err == EDGE_ERR_REFUSED && refused_by(probe, SETTLED)) {
+		become_plain(s, "tcp: the other side uses it");
+	}
+	return s->state == OFFERED;
 }
 
 /* Whether a request for the offer comes from who accepted the connection: the peer that the map names, and there from a
@@ -193,12 +243,33 @@ static bool look_at_connection(struct sock *s) {
 	return s->state == OFFERED;
 }
 
+/* While a new stream is not accepted our offer stands beside it. Whoever shows the nonce there has heard it of the
+ * owner of the port, who has given the stream up then. */
+static bool dialled_beside(struct sock *s) {
+	edge_stream *early = s->stream;
+	if (!s->kept.early || !s->listener)
+		return false;
+	if (!dialled_by_peer(s)) {
+		s->stream = early;
+		return false;
+	}
+	edge_stream_close(early, 0);
+	s->kept.begun = s->kept.early = false;
+	when_ready(s);
+	return true;
+}
+
 /* The other side has not taken the stream that we began on a connection that it knows: perhaps it cannot any more. */
 static void look_at_begun(struct sock *s) {
 	union address from, to;
+	bool early = s->kept.early;
 	int err = edge_stream_wait(s->stream, 0);
 	if (err == EDGE_ERR_AGAIN) {
-		if ((s->connecting || s->fd < 0 || tcp_used(s)) && !look_at_connection(s))
+		if (dialled_beside(s))
+			return;
+		/* Before it has accepted a new stream the other side has said nothing there: TCP's end counts as its word. */
+		bool used = early ? s->tcp.arrived != 0 : tcp_used(s);
+		if ((s->connecting || s->fd < 0 || used) && !look_at_connection(s))
 			return;
 		if (s->connecting)
 			s->until = now_ns() + VERDICT;
@@ -206,9 +277,17 @@ static void look_at_begun(struct sock *s) {
 			become_plain(s, "tcp: not taken in time");
 		return;
 	}
-	s->kept.begun = false;
+	s->kept.begun = s->kept.early = false;
 	if (err == 0) {
 		s->kept.confirms = true; /* PROTOCOL 20.10 */
+		if (early && strcmp(edge_conn_node(edge_stream_conn(s->stream)), edge_device_node(device)) == 0) {
+			become_plain(s, "tcp: a program of this host has not shown the nonce");
+			return;
+		}
+		if (early) {
+			remember(s, FRESH, true);
+			s->kept.fresh = now_ns() + FRESH;
+		}
 		if (edge_stream_error(s->stream)) /* before it knew that we use it: it goes on over TCP */
 			become_plain(s, "tcp: the other side gave up");
 		else
@@ -216,12 +295,17 @@ static void look_at_begun(struct sock *s) {
 		return;
 	}
 	s->kept.again = false;
+	if (early && err != EDGE_ERR_RESET && !answered(s, edge_stream_conn(s->stream), err))
+		return;
 	edge_stream_close(s->stream, 0);
 	s->stream = NULL;
 	if (!s->connecting)
 		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* tcp_used may have ended that */
+	if (early && s->listener)
+		return; /* the other side has heard the nonce, and is to dial */
+	remember(s, 0, false);
 	if (split(s->tuple, &from, &to))
-		offer_service_to(s, &to);
+		offer_service_to(s, &to, false, false);
 }
 
 void look_at_offer(struct sock *s) {
@@ -244,20 +328,21 @@ void look_at_offer(struct sock *s) {
 		return;
 	}
 	int answer = s->probe ? edge_conn_wait(s->probe, 0) : EDGE_ERR_AGAIN;
-	bool none = nobody(s->probe, answer), settled = answer == EDGE_ERR_REFUSED && refused_by(s->probe, SETTLED);
-	if (s->probe && answer != EDGE_ERR_AGAIN) {
-		edge_conn_free(s->probe);
+	if (answer != EDGE_ERR_AGAIN) {
+		edge_conn *asked = s->probe;
 		s->probe = NULL;
+		bool open = answered(s, asked, answer);
+		edge_conn_free(asked);
+		if (!open)
+			return;
 	}
-	if (none || edge_device_error(device)) {
-		remember(s);
+	if (edge_device_error(device)) {
+		remember(s, REMEMBER, false);
 		become_plain(s, "tcp: nobody of ours listens");
-	} else if (settled) {
-		become_plain(s, "tcp: the other side uses it");
 	} else if (s->connecting) {
 		s->until = now_ns() + VERDICT; /* TCP is slow; the other side has not begun */
 	} else if (now_ns() >= s->until) {
-		remember(s);
+		remember(s, REMEMBER, false);
 		become_plain(s, "tcp: not dialled in time");
 	}
 }

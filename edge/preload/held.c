@@ -15,6 +15,7 @@
 
 enum { MOST = 128 << 10, LEAST = 1 << 10 };
 #define ALONE (4000 * MILLI) /* longer than a connector waits, and shorter than a process that ends */
+#define NAP (2 * MILLI)      /* without a call of the program's a thread of ours sees to what is kept */
 #define PROMPT MILLI         /* how long a write that could be kept waits for a side that mostly answers at once */
 
 /* TCP takes a quarter of its buffer in one piece, whatever the pages around it are charged. */
@@ -59,15 +60,32 @@ int settle_for(struct sock *s, int fd, int option, size_t bytes) {
 }
 
 static bool settle_next(int64_t until);
+static struct sock *first_held(void);
 
 static bool driving; /* a thread sees to it that what is kept leaves, though the program calls nothing */
 
+static bool drives(void) {
+	lock();
+	struct sock *s = device ? first_held() : NULL;
+	driving = s;
+	unlock();
+	if (s) {
+		enter();
+		sock_put(s);
+	}
+	return s;
+}
+
+/* Mostly the program's own calls send all before long. As long as it makes any this thread only looks whether it does:
+ * one that waited would be woken for each of them. */
 static void *drive(void *nothing) {
 	(void)nothing;
-	/* A delay, not a wait for something: mostly the program's own calls have sent all by then. settle_next waits. */
-	real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = MILLI}, NULL);
-	while (settle_next(NEVER))
-		;
+	do {
+		unsigned before = progresses;
+		real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = NAP}, NULL);
+		if (progresses == before)
+			settle_next(NEVER);
+	} while (drives());
 	return NULL;
 }
 
@@ -153,7 +171,7 @@ void held_to_tcp(struct sock *s) {
 
 /* An acceptor that has dialled may be on a stream already, as the other side sees it, and a connector that accepted is:
  * closed now, bytes and an end in good order would be lost. */
-bool must_outlive(const struct sock *s) { return s->state == DIALLING || (s->state == OFFERED && s->stream); }
+bool must_outlive(const struct sock *s) { return s->state == DIALLING || (s->state == OFFERED && !unanswered(s)); }
 
 int outlive(struct sock *s) {
 	int copy = must_outlive(s) && s->fd >= 0 ? own_take(real.fcntl64(own_number(s->fd), F_DUPFD_CLOEXEC, 0)) : -1;
@@ -187,7 +205,6 @@ static struct sock *first_held(void) {
 static bool settle_next(int64_t until) {
 	lock();
 	struct sock *s = device && now_ns() < until ? first_held() : NULL;
-	driving = driving && s;
 	unlock();
 	if (!s)
 		return false;

@@ -297,7 +297,7 @@ static void out_of_band(int fd) {
 	if (!s)
 		return;
 	lock();
-	if ((s->state == OFFERED && !s->connecting && !s->stream) || s->state == ACCEPTED)
+	if ((unanswered(s) && !s->connecting) || s->state == ACCEPTED)
 		become_plain(s, "tcp: out-of-band data");
 	unlock();
 	sock_put(s);

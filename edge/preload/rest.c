@@ -135,7 +135,8 @@ void rest_unused(const struct sock *s) {
 			begun = true;
 			drop(r);
 		}
-	if (!begun && rest_expected(s))
+	early_unused(s);
+	if (!begun && (rest_expected(s) || early_expected(s)))
 		stays(s);
 }
 
@@ -221,6 +222,8 @@ int64_t rest_next(void) {
 }
 
 void rest_close_accepted(void) {
+	if (early_close_all())
+		forsaken = now_ns() + ANEW;
 	for (struct rested *r = rests; nrests > 0 && r < rests + RESTS; r++)
 		if (r->stream && !r->fresh) {
 			drop(r);

@@ -13,8 +13,8 @@
  *   socket     sock.c the table of descriptors; visit.c who is in the library; wait.c how a thread sleeps; direct.c how
  *              the daemon wakes it alone; waitset.c in what it sleeps if not; signals.c what interrupts it
  *   agreement  upgrade.c how both ends agree; connector.c, acceptor.c the ends; held.c what is written before;
- *              rest.c streams that are used again; owner.c whose a socket of this host is; shared.c streams that
- *              parent and child have
+ *              rest.c streams that are used again; early.c streams that are dialled at once; owner.c whose a socket of
+ *              this host is; shared.c streams that parent and child have
  *   set        epoll.c epoll; sets.c which descriptors are sets; poll.c poll and select
  *   call       calls.c connect, accept, close, dup, ...: what changes descriptors; io.c read, write and the like;
  *              file.c FILE; raw.c system calls that go past the C library's functions, io_uring; process.c beginning,
@@ -86,6 +86,7 @@ struct kept {
 	bool confirms;   /* OFFERED: the other side waits for the byte of PROTOCOL 20.10 */
 	int64_t late;    /* DIALLING: until then it may begin a stream, though it offers none */
 	bool passed;     /* LISTENING: other processes may have it */
+	bool early;      /* OFFERED, begun: the stream is a new one, dialled to the owner of the port (early.c) */
 };
 
 struct sock {

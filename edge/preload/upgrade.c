@@ -43,36 +43,61 @@
 #define DAEMON_MS 2000            /* for an answer of the daemon on this host, which may be busy */
 #define PAUSE (250 * MILLI)       /* between attempts to reach the daemon */
 
+_Atomic unsigned progresses;
+
 static bool looking;         /* look is under way: finish comes back to it by bury */
 static int watched;          /* sockets in the hub, beside the device */
+static bool attaches;        /* the device was opened, and nobody has waited for it */
 static int64_t device_after; /* when the daemon is asked again: it did not answer, or there was none */
 
-bool device_ready(void) {
-	if (now_ns() < device_after)
-		return false;
-	if (device)
-		return edge_device_error(device) == 0;
-	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket};
-	cfg.receive_buffer = cfg.send_buffer = stream_buffer;
-	if (edge_open(&device, &cfg, DAEMON_MS)) {
-		note("edged", edge_detail());
-		device = NULL;
-		device_after = now_ns() + PAUSE;
-		return false;
-	}
-	above->opened();
-	edge_device_quiet(device, 1); /* see unlock */
-	hub = own_take(real.epoll_create1(EPOLL_CLOEXEC));
-	struct epoll_event e = {.events = EPOLLIN};
-	if (hub >= 0 && own_epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) == 0 && wait_ready())
-		return true;
+static void close_device(const char *why) {
+	note("edged", why);
 	if (hub >= 0)
 		own_close(hub);
 	hub = -1;
 	edge_device_close(device, 0);
 	device = NULL;
 	device_after = now_ns() + PAUSE;
-	return false;
+}
+
+/* Opens the device, and what threads wait by. It attaches meanwhile. */
+static void open_device(void) {
+	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket};
+	cfg.receive_buffer = cfg.send_buffer = stream_buffer;
+	if (edge_open_start(&device, &cfg)) {
+		note("edged", edge_detail());
+		device = NULL;
+		device_after = now_ns() + PAUSE;
+		return;
+	}
+	attaches = true;
+	above->opened();
+	edge_device_quiet(device, 1); /* see unlock */
+	hub = own_take(real.epoll_create1(EPOLL_CLOEXEC));
+	struct epoll_event e = {.events = EPOLLIN};
+	if (hub < 0 || own_epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) || !wait_ready())
+		close_device("no descriptors");
+}
+
+/* A program of which it is known that it connects, mostly: the daemon does its part while the program begins. */
+void device_ahead(void) {
+	lock();
+	if (!device)
+		open_device();
+	unlock();
+}
+
+bool device_ready(void) {
+	if (now_ns() < device_after)
+		return false;
+	if (!device)
+		open_device();
+	if (device && attaches) {
+		attaches = false;
+		if (edge_device_attached(device, DAEMON_MS))
+			close_device(edge_detail());
+	}
+	return device && edge_device_error(device) == 0;
 }
 
 /* Offers s->service. A daemon that does not answer would keep each of many connections, and all who wait for guard. */
@@ -90,10 +115,12 @@ void upgrade_after_fork(void) {
 	hub = -1; /* own_after_fork closes it */
 	device = NULL;
 	device_after = 0;
+	attaches = false;
 	watched = 0;
 	looking = false;
 	acceptor_after_fork();
 	rest_after_fork();
+	early_after_fork();
 }
 
 /* --- names --- */
@@ -306,7 +333,7 @@ void become_plain(struct sock *s, const char *why) {
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
-	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = false;
+	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = s->kept.early = false;
 	if (open && required) {
 		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);
@@ -349,6 +376,7 @@ static void look(void) {
 	int64_t now = now_ns();
 	bool all = undecided && device && edge_device_error(device);
 	rest_look(now);
+	early_look(now);
 	ask_hub();
 	for (struct sock *s = undecided, *next; s; s = next) {
 		next = s->next;
@@ -383,13 +411,14 @@ static void take_changes(void) {
 }
 
 void progress(void) {
+	progresses++;
 	if (!device) {
 		look();
 		return;
 	}
 	bool quiet = sleepers > 0 && lingerers == 0 && !woken && edge_device_arm(device);
 	woken = false;
-	if (quiet && !undecided && rest_next() > now_ns())
+	if (quiet && !undecided && next_verdict() > now_ns())
 		return; /* the device rings those who sleep, and has not; to poll it would take system calls */
 	do {
 		if (!quiet)
@@ -400,7 +429,8 @@ void progress(void) {
 }
 
 int64_t next_verdict(void) {
-	int64_t first = rest_next();
+	int64_t first = rest_next(), early = early_next();
+	first = early < first ? early : first;
 	for (struct sock *s = undecided; s; s = s->next)
 		if (s->until < first)
 			first = s->until;
@@ -559,6 +589,6 @@ void finish(struct sock *s) {
 void table_withdraw(const char *why) {
 	int at = 0;
 	for (struct sock *s; (s = table_next(&at));)
-		if (s->state == LISTENING || (s->state == OFFERED && !s->stream) || s->state == ACCEPTED)
+		if (s->state == LISTENING || unanswered(s) || s->state == ACCEPTED)
 			become_plain(s, why);
 }

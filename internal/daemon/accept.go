@@ -92,7 +92,7 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 // serveAs is serve for a client that is known already.
 func (d *Daemon) serveAs(conn *ipc.Conn, cred ipc.Cred) {
 	ss := &controlConn{d: d, conn: conn, cred: cred, owner: d.accounts.ownerOf(cred.UID), since: mono.Now(),
-		out: shard.NewOutbox(d.accounts.Admitted().Conns), quit: make(chan struct{})}
+		out: shard.NewOutbox(d.accounts.Admitted().Conns, conn.TrySend), quit: make(chan struct{})}
 	d.mu.Lock()
 	if d.closing || !d.roomFor(ss) {
 		d.mu.Unlock()

@@ -44,6 +44,7 @@ type controlConn struct {
 	spaces   map[*regmem.Region]*space
 	pins     *regmem.PinQueue // of the spaces; nil: there was none yet
 	carried  bool             // the client has a courier
+	served   <-chan struct{}  // closed when the shard has served the latest request that is its; nil: there is none
 	brought  int              // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
@@ -64,6 +65,7 @@ func (ss *controlConn) serve() {
 		if !ss.pause(m.Kind) {
 			break
 		}
+		ss.settle()
 		ss.out.Short(unreadAnswers)
 		if reply := ss.answer(m, bad); reply != nil {
 			if err := ss.conn.Send(reply); err != nil {
@@ -95,6 +97,15 @@ func (ss *controlConn) receive() (*ipc.Message, error) {
 		return nil, ipc.ErrDescriptors
 	}
 	return m, err
+}
+
+// settle waits until the shard has served the request before: a client has one served at a time. Mostly it has, and the
+// shard's thread has nobody to wake for that.
+func (ss *controlConn) settle() {
+	if ss.served != nil {
+		<-ss.served
+		ss.served = nil
+	}
 }
 
 func (ss *controlConn) dropBrought() {
@@ -132,9 +143,9 @@ func (ss *controlConn) answer(m *ipc.Message, bad error) (reply *ipc.Message) {
 	return reply
 }
 
-// report logs why a control connection ends, unless it is the ordinary way.
+// report logs why a control connection ends, unless it is the ordinary way: a client may leave before it has read all.
 func (ss *controlConn) report(err error) {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) {
 		return
 	}
 	ss.log(slog.LevelWarn, "client disconnected", "reason", err)
@@ -180,6 +191,7 @@ func (ss *controlConn) release() {
 	ss.closePins()
 	ss.endCourier()
 	layout := ss.shared.rings.Layout()
+	ss.conn.Count(nil)
 	ss.shared.close()
 	ss.account.uncharge(attachBytes(layout), 0)
 	ss.d.accounts.leave(ss.owner)

@@ -175,6 +175,7 @@ func (ss *controlConn) attach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, 
 	if ss.features&(ipc.FeatureMemory|ipc.FeatureHeap) != 0 {
 		ss.conn.TakeDescriptors()
 	}
+	ss.conn.Count(sh.rings)
 	if err := ss.conn.Send(reply, sh.ringsFD, sh.submit.FD(), sh.ringFD); err != nil {
 		ss.end() // release does the rest
 	}

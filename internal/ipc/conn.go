@@ -26,6 +26,7 @@ var ErrDescriptors = errors.New("ipc: message with unexpected descriptors")
 type Conn struct {
 	uc   *net.UnixConn
 	turn chan struct{} // full while somebody sends
+	told *Rings        // where packets that were sent are counted; nil: nowhere. By who sends
 	buf  []byte
 	last int // bytes of the packet in buf
 	oob  []byte
@@ -106,7 +107,9 @@ func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 		c.uc.SetWriteDeadline(time.Now())
 		close(cut)
 	})
-	_, _, err = c.uc.WriteMsgUnix(b, oob, nil)
+	if _, _, err = c.uc.WriteMsgUnix(b, oob, nil); err == nil && c.told != nil {
+		c.told.tell()
+	}
 	if !stop() {
 		<-cut // or it would cut short the next Send
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -114,6 +117,40 @@ func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 		}
 	}
 	return err
+}
+
+// TrySend is Send of a message without descriptors, by somebody who must not wait: false if there is no room, another
+// message is being sent, or the connection is of no use. Then nothing was sent.
+func (c *Conn) TrySend(m *Message) (sent bool) {
+	b, err := m.Encode()
+	if err != nil {
+		return false
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	default:
+		return false
+	}
+	rc, err := c.uc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	rc.Control(func(fd uintptr) {
+		sent = unix.Sendto(int(fd), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) == nil
+	})
+	if sent && c.told != nil {
+		c.told.tell()
+	}
+	return sent
+}
+
+// Count has packets counted in the client's rings (ABI A6.3) from the next one on, or, with nil, no more: when it
+// returns nobody uses the rings of before.
+func (c *Conn) Count(r *Rings) {
+	c.turn <- struct{}{}
+	c.told = r
+	<-c.turn
 }
 
 // TakeDescriptors lets the other end send descriptors, which Listen has the kernel refuse.

@@ -56,6 +56,50 @@ func TestMessagesAndDescriptors(t *testing.T) {
 	}
 }
 
+// TestTold: what is sent is counted in the client's rings (A6.3), by whom ever; what was not sent is not, and nothing
+// is once the rings are to be unmapped.
+func TestTold(t *testing.T) {
+	a, b := pair(t)
+	l, err := LayoutFor(MinDepth)
+	must(t, err)
+	r, err := NewRings(alignedBytes(l.Size()), l)
+	must(t, err)
+	m := &Message{ID: 1, Kind: KindDial, Data: make([]byte, MaxData)}
+	must(t, a.Send(m))
+	a.Count(r)
+	must(t, a.Send(m))
+	sent := uint32(1)
+	for ; a.TrySend(m); sent++ {
+		if sent == 1<<20 {
+			t.Fatal("TrySend finds room for everything")
+		}
+	}
+	if r.Told() != sent || sent == 1 {
+		t.Fatalf("%d packets were sent, %d counted", sent, r.Told())
+	}
+	for range sent + 1 {
+		if _, err := b.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !a.TrySend(m) || r.Told() != sent+1 {
+		t.Fatalf("after there is room %d counted", r.Told())
+	}
+	a.Count(nil)
+	if !a.TrySend(m) || r.Told() != sent+1 {
+		t.Fatal("counted in rings that are nobody's")
+	}
+	a.turn <- struct{}{} // somebody sends
+	if a.TrySend(m) {
+		t.Fatal("TrySend sends beside another")
+	}
+	<-a.turn
+	a.Close()
+	if a.TrySend(m) {
+		t.Fatal("sent on a closed connection")
+	}
+}
+
 // openFDs counts this process's descriptors.
 func openFDs(t *testing.T) int {
 	t.Helper()

@@ -142,6 +142,7 @@ func ringGolden(t *testing.T, got *strings.Builder) {
 	for i := range wordCount {
 		r.word(i).Store(uint32(i) + 1)
 	}
+	r.told().Store(wordCount + 1)
 	r.sqEntry(0)[0], r.sqEntry(7)[0], r.cqEntry(0)[0], r.cqEntry(31)[0] = 0xa0, 0xa7, 0xc0, 0xc1
 	fmt.Fprintf(got, "rings of %d bytes\n", len(mem))
 	for i, v := range mem {

@@ -12,6 +12,9 @@ func (r *Rings) word(i int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[i*wordStride]))
 }
 
+// told returns the word at toldAt.
+func (r *Rings) told() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.mem[toldAt])) }
+
 // threadWord returns word i, from 0, of those on which threads of the client sleep.
 func (r *Rings) threadWord(i int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[wordsAt+i*wordsApart]))

@@ -147,6 +147,13 @@ func (r *Rings) BeatPulse() { r.word(wordPulse).Add(1) }
 // Pulse is read by the client: while it changes, the daemon runs.
 func (r *Rings) Pulse() uint32 { return r.word(wordPulse).Load() }
 
+// tell is called by the daemon when it has sent a packet on the control socket, the reply to hello first.
+func (r *Rings) tell() { r.told().Add(1) }
+
+// Told is read by the client: how many packets the daemon has sent. A client that has received as many need not look at
+// the socket for more; of its end that says nothing. 0: the daemon does not count.
+func (r *Rings) Told() uint32 { return r.told().Load() }
+
 func set(r *Rings, word int, on bool) {
 	var v uint32
 	if on {

@@ -30,7 +30,7 @@ func attached(t *testing.T, s *Shard, u *User, unread int) *Client {
 		}
 		t.Cleanup(func() { bells[i].Close() })
 	}
-	c := NewClient(Label{}, u, NewOutbox(unread), rings, bells[0], bells[1], func(string) {})
+	c := NewClient(Label{}, u, NewOutbox(unread, nil), rings, bells[0], bells[1], func(string) {})
 	s.Do(func(mono.Time) { err = s.attach(c) })
 	if err != nil {
 		t.Fatal(err)

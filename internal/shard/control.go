@@ -14,10 +14,12 @@ import (
 // The control half of a client asks for these. Requests that have to do with connections run on the shard's thread, by
 // Serve; their answers are said to the client in order with its completions.
 
-// Serve runs f as the shard and says what it returns to the client: a reply, or an error as the answer to m. A nil
-// reply without an error comes with a later event. Any goroutine may call it.
-func (s *Shard) Serve(c *Client, m *ipc.Message, f func(mono.Time) (*ipc.Message, error)) error {
-	return s.box.doFor(c.user, func(now mono.Time) {
+// Serve has f run as the shard, and what it returns said to the client: a reply, or an error as the answer to m. A nil
+// reply without an error comes with a later event. done is closed when f has run, which Serve does not wait for. Any
+// goroutine may call it; of a client one f at a time waits.
+func (s *Shard) Serve(c *Client, m *ipc.Message, f func(mono.Time) (*ipc.Message, error)) (done <-chan struct{},
+	err error) {
+	return s.box.begin(c.user, func(now mono.Time) {
 		if c.rings == nil {
 			return // evicted
 		}

@@ -8,12 +8,13 @@
 // thread. Nothing it owns is locked. There is one, or as many as the configuration says (daemon/shards.go): they share
 // nothing on the packet path. Receivers (receiver.go) serve links that a shard lends them. Everybody else (a reader and
 // a writer goroutine per client, the listener, the keeper of links, the metrics scrape) asks the shard to run a
-// function through its mailbox and waits.
+// function through its mailbox, and waits; a reader reads on, and waits with the next request.
 //
 //	client process          control goroutines            shard thread                  wire
 //	  SQ ring  ------------------------------------------>  drain, check, Submit
 //	  CQ ring  <------------------------------------------  PollEvent            <-->  linkdrv
-//	  socket   <-------->   serve, write  ------ Do(f) -->  dial, export, close
+//	  socket   -------->    serve         ------ Do(f) -->  dial, export, close
+//	           <--------    write, if the socket is full <- reply, event
 //
 // # One iteration
 //

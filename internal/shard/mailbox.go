@@ -108,12 +108,17 @@ func (m *mailbox) do(f func(mono.Time)) error { return m.doFor(nil, f) }
 
 // doFor is do for a piece of what a client of a user asks for. It should last no longer than a few frames do.
 func (m *mailbox) doFor(u *User, f func(mono.Time)) error {
-	done := make(chan struct{})
-	if err := m.queue(u, func(now mono.Time) { defer close(done); f(now) }); err != nil {
-		return err
+	done, err := m.begin(u, f)
+	if err == nil {
+		<-done
 	}
-	<-done
-	return nil
+	return err
+}
+
+// begin is doFor that does not wait: done is closed when f has ended.
+func (m *mailbox) begin(u *User, f func(mono.Time)) (done chan struct{}, err error) {
+	done = make(chan struct{})
+	return done, m.queue(u, func(now mono.Time) { defer close(done); f(now) })
 }
 
 // wake makes a sleeping shard go round once.

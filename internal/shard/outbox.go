@@ -18,15 +18,17 @@ type Outbox struct {
 	ready  sync.Cond // messages wait
 	taken  sync.Cond // they were taken
 	msgs   []*ipc.Message
-	inHand int           // what Take returned last: it waits still, until the next Take
+	inHand int // what Take returned last: it waits still, until the next Take
+	direct func(*ipc.Message) bool
 	unread *atomic.Int64 // counts what waits for all clients of a user; nil: none does
 	limit  int
 	closed bool
 }
 
-// NewOutbox returns the outbox of a client that may have so many connections.
-func NewOutbox(conns int) *Outbox {
-	o := &Outbox{limit: OutboxLimit + 2*conns}
+// NewOutbox returns the outbox of a client that may have so many connections. direct sends a message at once, unless it
+// would have to wait for that; nil: all wait for Take.
+func NewOutbox(conns int, direct func(*ipc.Message) bool) *Outbox {
+	o := &Outbox{limit: OutboxLimit + 2*conns, direct: direct}
 	o.ready.L, o.taken.L = &o.mu, &o.mu
 	return o
 }
@@ -45,11 +47,21 @@ func (o *Outbox) count(more int) {
 }
 
 // put queues messages and reports false if they do not fit. The slice stays the caller's. After close they vanish.
+// Those before which none waits are sent here, where the socket has room: to wake the goroutine that writes takes as
+// long, and it has to get a core.
 func (o *Outbox) put(msgs []*ipc.Message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return true
+	}
+	if o.direct != nil && len(o.msgs)+o.inHand == 0 {
+		for len(msgs) > 0 && o.direct(msgs[0]) {
+			msgs = msgs[1:]
+		}
+		if len(msgs) == 0 {
+			return true
+		}
 	}
 	if len(o.msgs)+o.inHand+len(msgs) > o.limit {
 		return false

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // wait.
 func TestOutboxHoldsTheEndOfEveryConnection(t *testing.T) {
 	const conns = 10000
-	o := NewOutbox(conns)
+	o := NewOutbox(conns, nil)
 	end := []*ipc.Message{{Kind: ipc.KindClosed}}
 	for i := range OutboxLimit + 2*conns {
 		if !o.put(end) {
@@ -38,11 +39,60 @@ func TestOutboxHoldsTheEndOfEveryConnection(t *testing.T) {
 	}
 }
 
+// What can be sent at once does not wait for the goroutine that writes, and nothing overtakes what waits.
+func TestOutboxSendsItself(t *testing.T) {
+	var sent []uint64
+	room := 2
+	o := NewOutbox(1, func(m *ipc.Message) bool {
+		if room == 0 {
+			return false
+		}
+		room--
+		sent = append(sent, m.ID)
+		return true
+	})
+	put := func(ids ...uint64) {
+		t.Helper()
+		var msgs []*ipc.Message
+		for _, id := range ids {
+			msgs = append(msgs, &ipc.Message{ID: id})
+		}
+		if !o.put(msgs) {
+			t.Fatalf("%v do not fit", ids)
+		}
+	}
+	put(1)
+	put(2, 3, 4) // 3 and 4 have no room
+	room = 10
+	put(5) // it waits behind them
+	taken := o.Take(nil)
+	put(6) // those that were taken are not sent yet
+	if len(taken) != 3 || taken[0].ID != 3 || taken[2].ID != 5 || o.length() != 4 {
+		t.Fatalf("%d taken, %d wait", len(taken), o.length())
+	}
+	if taken = o.Take(nil); len(taken) != 1 || taken[0].ID != 6 {
+		t.Fatalf("%d taken", len(taken))
+	}
+	over := make(chan []*ipc.Message)
+	go func() { over <- o.Take(nil) }() // the writer has sent all
+	for o.length() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	put(7)
+	if want := []uint64{1, 2, 7}; !slices.Equal(sent, want) {
+		t.Fatalf("%v were sent, not %v", sent, want)
+	}
+	o.Close()
+	if taken = <-over; taken != nil {
+		t.Fatalf("%d taken of nothing", len(taken))
+	}
+}
+
 // A client that asks on and on without reading the answers is not asked to the last: what waits for it is bounded, and
 // it keeps its place once it reads.
 func TestShortOutbox(t *testing.T) {
 	const most = 10
-	o := NewOutbox(1)
+	o := NewOutbox(1, nil)
 	msgs := make([]*ipc.Message, most+1)
 	o.put(msgs)
 	served := make(chan struct{})
@@ -71,7 +121,7 @@ func TestUnreadOfUserIsBounded(t *testing.T) {
 	u, all := NewUser(1), []*Outbox(nil)
 	s.Do(func(now mono.Time) {
 		for range clients {
-			c := &Client{user: u, out: NewOutbox(16384), rings: new(ipc.Rings)}
+			c := &Client{user: u, out: NewOutbox(16384, nil), rings: new(ipc.Rings)}
 			c.out.countFor(u)
 			all = append(all, c.out)
 			told := 0
@@ -117,7 +167,8 @@ func TestWhatIsPostponedIsBounded(t *testing.T) {
 		t.Fatal("no trip")
 	}
 	s.Do(func(now mono.Time) {
-		c := &Client{user: NewUser(1), out: NewOutbox(0), rings: new(ipc.Rings), carrying: &carrying{carrier: carrier}}
+		c := &Client{user: NewUser(1), out: NewOutbox(0, nil), rings: new(ipc.Rings),
+			carrying: &carrying{carrier: carrier}}
 		s.say(c, &ipc.Message{Kind: ipc.KindClosed})
 		for range 2 * OutboxLimit {
 			s.advert(now, &Conn{id: 1, client: c}, &engine.Event{Kind: engine.EvAdvert})

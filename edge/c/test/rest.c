@@ -89,6 +89,22 @@ static void one_after_the_other(edge_stream *x, edge_stream *y)
 	}
 }
 
+/* Streams on which nobody writes: what each one took to begin is free again. */
+static void speechless(edge_stream *x, edge_stream *y)
+{
+	char heard[EDGE_STREAM_OPENING], byte;
+	for (uint32_t i = 0; i < MANY; i++) {
+		OK(edge_stream_rest(x, 1));
+		UNTIL(edge_stream_read(y, &byte, 1, 0) == 0);
+		OK(edge_stream_rest(y, 0));
+		UNTIL(edge_stream_resting(x) == 0 && edge_stream_resting(y) == 0);
+		UNTIL(edge_stream_begin(x, "next", 4) == 0);
+		UNTIL(edge_stream_opening(y, heard) == 4);
+		UNTIL(edge_stream_take(y) == 0);
+		UNTIL(edge_stream_wait(x, 0) == 0);
+	}
+}
+
 /* Unread bytes do not rest, and an end that only closes has the other one's end. */
 static void no_rest(edge_stream *x, edge_stream *y)
 {
@@ -176,6 +192,7 @@ int main(int argc, char **argv)
 	OK(edge_open(&b, &cfg, WAIT));
 	join(argv[1], &x, &y);
 	one_after_the_other(x, y);
+	speechless(x, y);
 	no_rest(x, y);
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
 		lie(argv[1], &lies[i]);

@@ -138,7 +138,7 @@ static void entries(const char *file)
 	golden(file, "rings of 8192 bytes", 0, rings, sizeof rings);
 	CHECK(rings[ABI_SQ_TAIL] == 1 && rings[ABI_SQ_HEAD] == 2 && rings[ABI_CQ_TAIL] == 3 && rings[ABI_CQ_HEAD] == 4);
 	CHECK(rings[ABI_DAEMON_ASLEEP] == 5 && rings[ABI_CLIENT_ASLEEP] == 6 && rings[ABI_CLIENT_POLLING] == 7);
-	CHECK(rings[ABI_PULSE] == 8 && rings[ABI_RINGS] == 0xa0);
+	CHECK(rings[ABI_PULSE] == 8 && rings[ABI_TOLD] == 9 && rings[ABI_RINGS] == 0xa0);
 }
 
 static int opens(edge_config cfg)

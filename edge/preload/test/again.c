@@ -6,7 +6,9 @@
  *                                   HOW is forks: a child of its own serves each fifth connection; waits: it listens
  *                                   after a line; polls: it waits in poll, not in read; banner: it writes first, and
  *                                   gives each read 0.3 s, after which it says so and tries again; leaves: it closes
- *                                   the second connection after a banner, and calls nothing of the library any more
+ *                                   the second connection after a banner, and calls nothing of the library any more;
+ *                                   exits: it ends after that banner; several: its port may be another's; passes: it
+ *                                   sends its listening socket to a process (itself); pair: another thread sleeps
  *   again ask ADDRESS PORT MARK N [MARK N]   ("hears": of a server with a banner)
  *                                   N connections, up to 4 at a time; every byte and each mark are compared. After a
  *                                   line on its standard input as many of the other mark
@@ -16,6 +18,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,17 +80,45 @@ static void serve_one(int fd, char mark) {
 	close(fd);
 }
 
+/* Sends a descriptor through a Unix socket, and receives it. */
+static void pass(int fd) {
+	int pair[2];
+	char byte = 0;
+	struct iovec v = {.iov_base = &byte, .iov_len = 1};
+	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof fd)]; } with = {
+		.h = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+	memcpy(CMSG_DATA(&with.h), &fd, sizeof fd);
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with.room};
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && sendmsg(pair[0], &m, 0) == 1);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static void *sleeps(void *l) {
+	struct pollfd p = {.fd = *(int *)l, .events = POLLPRI};
+	for (;;)
+		poll(&p, 1, -1);
+	return NULL;
+}
+
 static int serve(int port, char mark, const char *how) {
 	char line[16];
 	bool forks = strcmp(how, "forks") == 0, polls = strcmp(how, "polls") == 0;
-	bool banner = strcmp(how, "banner") == 0, leaves = strcmp(how, "leaves") == 0;
+	bool banner = strcmp(how, "banner") == 0, leaves = strcmp(how, "leaves") == 0, exits = strcmp(how, "exits") == 0;
 	if (strcmp(how, "waits") == 0)
 		CHECK(read(0, line, sizeof line) > 0);
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	int l = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (strcmp(how, "several") == 0)
+		setsockopt(l, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
 	signal(SIGCHLD, SIG_IGN);
 	CHECK(bind(l, (struct sockaddr *)&a, sizeof a) == 0 && listen(l, 64) == 0);
+	if (strcmp(how, "passes") == 0)
+		pass(l);
+	pthread_t other;
+	if (strcmp(how, "pair") == 0)
+		CHECK(pthread_create(&other, NULL, sleeps, &l) == 0);
 	struct pollfd p[] = {{.fd = 0, .events = POLLIN}, {.fd = l, .events = POLLIN}};
 	for (int n = 0;; ) {
 		CHECK(poll(p, 2, -1) > 0);
@@ -97,8 +128,10 @@ static int serve(int port, char mark, const char *how) {
 			struct pollfd q[] = {{.fd = fd, .events = POLLIN}, {.fd = l, .events = POLLIN}};
 			while (polls && !q[0].revents)
 				CHECK(poll(q, 2, -1) > 0);
-			if (leaves && n == 2) {
+			if ((leaves || exits) && n == 2) {
 				give(fd, "banner", 6);
+				if (exits)
+					_exit(0);
 				close(fd);
 				return read(0, line, sizeof line) != 0;
 			}

@@ -150,6 +150,39 @@ left() {
 	begins_well && grep -q "tcp: the other side did not go on with the stream" x.log
 }
 
+# The same, and the program ends.
+try_exits() { rounds exits; }
+exits() {
+	echo "== the other side is silent, and the program ends"
+	: >x.log
+	server x 6414 x exits; exec 5>x.in; serving 6414
+	begins left 6414
+	begins_well && grep -q "tcp: the other side did not go on with the stream" x.log
+}
+
+# A stream that rests for too long is closed, though the threads of its program sleep and call nothing.
+try_aged() { rounds aged; }
+aged() {
+	echo "== a stream rests until it is too old"
+	: >x.log
+	server x 6415 x pair; exec 5>x.in; serving 6415
+	begins aged 6415
+	begins_well
+}
+
+# Where others may accept at the port each connection gets a stream of its own.
+try_several() {
+	for how in several passes; do
+		echo "== the port may be another's: $how"
+		: >client.log; : >x.log
+		server x 6416 x $how; exec 5>x.in; serving 6416
+		ask 6416 x 30
+		exec 5>&-; wait
+		[ "$(again client)" = 0 ] || fail "$(again client) streams were used again"
+		[ "$(streams client)" -gt 0 ] || fail "no streams"
+	done
+}
+
 # The connector used the stream and closed TCP in good order, and the acceptor's daemon ended before it had what was said
 # on the stream: that is no end in good order.
 try_lost() { rounds lost; }
@@ -207,6 +240,40 @@ only() {
 	begins_well && [ "$some_begun" -ge 1 ]
 }
 
+# A stream is asked for at the owner of the port (PROTOCOL 20.12): it is accepted when the program uses the socket.
+try_early() { rounds early early ""; rounds early early banner; rounds early flees ""; }
+early() { # early or flees, HOW
+	echo "== a stream is asked for at the owner${2:+ that has $2}: $1"
+	: >x.log
+	server x 6411 x $2; exec 5>x.in; serving 6411
+	begins $1 6411 $2
+	begins_well || return 1
+	log=": stream$"
+	[ $1 = early ] || log="tcp: the other side gave the stream up\|tcp: the other side uses it"
+	grep -q "$log" x.log || fail "the server does not know of it"
+}
+
+# It is asked for when the acceptor uses TCP already, or of connections that do not exist.
+try_crowd() { rounds dry; rounds crowd; }
+dry() {
+	echo "== a stream is asked for too late"
+	: >x.log
+	server x 6412 x polls; exec 5>x.in; serving 6412
+	begins dry 6412
+	some x.log "tcp: not offered" $begins || :
+	echo go >&6
+	begins_well
+}
+crowd() {
+	echo "== many streams are asked for without connections"
+	: >x.log
+	server x 6413 x; exec 5>x.in; serving 6413
+	begins crowd 6413 200
+	some begins.out refused $begins || :
+	ask 6413 x 20
+	begins_well && [ "$(streams x)" -gt 0 ]
+}
+
 # EDGE_RUN_REUSE=0 at one end: each connection gets a stream of its own.
 try_off() {
 	for end in client server; do
@@ -238,5 +305,6 @@ try_forks() {
 	done
 	fail "too many stayed with TCP"
 }
-for name in ${*:-many moved forks gives speaks left lost late only off}; do "try_$name"; done
+all="many moved forks gives speaks left exits aged several lost late early crowd only off"
+for name in ${*:-$all}; do "try_$name"; done
 echo "again: ok"

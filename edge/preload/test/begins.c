@@ -11,6 +11,11 @@
  *   begins lost ADDRESS PORT    it takes the answer, and uses the stream and ends in good order after a line
  *   begins late ADDRESS PORT    it begins a stream for a connection that the acceptor uses over TCP already, and learns
  *                               that
+ *   begins early ADDRESS PORT [banner]  a stream is asked for at the owner of the port, and used
+ *   begins flees ADDRESS PORT   that is accepted, and given up before the acceptor heard of it: all goes over TCP
+ *   begins dry ADDRESS PORT     that is asked for when the acceptor uses TCP already: it is refused, with the reason
+ *   begins crowd ADDRESS PORT N N are asked for, of connections that do not exist: the owner does not keep all
+ *   begins aged ADDRESS PORT    a stream rests until the acceptor closes it
  *   begins only ADDRESS PORT N  N streams are begun for connections that do not exist
  */
 #define _GNU_SOURCE
@@ -230,6 +235,90 @@ static void late(void) {
 	close(c.fd);
 }
 
+/* Asks the owner of the port for a stream. */
+static edge_stream *asked(struct connection *c) {
+	edge_stream *s;
+	char service[16];
+	snprintf(service, sizeof service, "tcp/%d", ntohs(server.sin_port));
+	c->data[0] = 'Q';
+	memset(c->data + 1, 7, NONCE);
+	edge_dial_options o = {.size = sizeof o, .data = c->data, .data_size = c->size};
+	CHECK(edge_stream_dial_start(device, PEER, service, &o, &s, PATIENCE) == 0);
+	return s;
+}
+
+static const char *reason(const edge_stream *s) {
+	const char *text = edge_conn_reason(edge_stream_conn(s));
+	return text ? text : "";
+}
+
+static void early(bool flees) {
+	struct connection c = bound();
+	char service[80];
+	edge_listener *l;
+	snprintf(service, sizeof service, "tcp/%s", c.tuple);
+	CHECK(edge_listen(device, service, &l, PATIENCE) == 0); /* so that the acceptor waits, should the request be late */
+	edge_stream *s = asked(&c);
+	connected(&c);
+	int err = edge_stream_wait(s, PATIENCE);
+	if (err)
+		printf("%s\n", reason(s));
+	CHECK(err == 0);
+	if (flees) {
+		edge_stream_close(s, 0);
+		talk_over_tcp(c.fd);
+	} else {
+		CHECK(edge_stream_write(s, "", 1, PATIENCE) == 1);
+		talk_on(s);
+		edge_stream_close(s, PATIENCE);
+	}
+	close(c.fd);
+}
+
+static void dry(void) {
+	char line[16];
+	struct connection c = bound();
+	connected(&c);
+	puts("connected");
+	CHECK(fgets(line, sizeof line, stdin)); /* the acceptor has its verdict */
+	edge_stream *s = asked(&c);
+	CHECK(edge_stream_wait(s, PATIENCE) == EDGE_ERR_REFUSED);
+	printf("%s\n", reason(s));
+	CHECK(strstr(reason(s), "that connection is TCP's"));
+	talk_over_tcp(c.fd);
+	close(c.fd);
+}
+
+/* The first ones are kept for a second; the last one is refused at once. */
+static void crowd(int n) {
+	edge_stream *s[4 * MOST];
+	CHECK(n <= 4 * MOST);
+	for (int i = 0; i < n; i++) {
+		struct connection c = bound();
+		s[i] = asked(&c);
+		close(c.fd);
+	}
+	int last = edge_stream_wait(s[n - 1], PATIENCE), first = edge_stream_wait(s[0], 0);
+	CHECK(first == EDGE_ERR_AGAIN);
+	CHECK(last == EDGE_ERR_REFUSED && strstr(reason(s[n - 1]), "connect by TCP"));
+	puts("refused");
+	for (int i = 0; i < n; i++) {
+		CHECK(edge_stream_wait(s[i], PATIENCE) == EDGE_ERR_REFUSED);
+		edge_stream_close(s[i], 0);
+	}
+}
+
+static void aged(void) {
+	edge_stream *s = rested();
+	int err = 0;
+	for (int waits = 0; waits < PATIENCE && (err == 0 || err == EDGE_ERR_AGAIN); waits++) {
+		edge_device_poll(device);
+		err = edge_stream_resting(s);
+		usleep(1000);
+	}
+	CHECK(err != 0 && err != EDGE_ERR_AGAIN);
+}
+
 /* All rest before the first one is begun: these rest for longer. */
 static void only(int n) {
 	edge_stream *s[MOST];
@@ -267,6 +356,14 @@ int main(int argc, char **argv) {
 		lost();
 	else if (strcmp(argv[1], "late") == 0)
 		late();
+	else if (strcmp(argv[1], "early") == 0 || strcmp(argv[1], "flees") == 0)
+		hears = argc == 5, early(argv[1][0] == 'f');
+	else if (strcmp(argv[1], "aged") == 0)
+		aged();
+	else if (strcmp(argv[1], "dry") == 0)
+		dry();
+	else if (argc == 5 && strcmp(argv[1], "crowd") == 0)
+		crowd(atoi(argv[4]));
 	else if (argc == 5 && strcmp(argv[1], "only") == 0)
 		only(atoi(argv[4]));
 	else

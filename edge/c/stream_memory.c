@@ -1,0 +1,119 @@
+/* The registered memory of streams: its receive ring, and behind it the send buffer. Memory of streams that ended is
+ * kept for the next ones. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "stream.h"
+
+enum { SPARE = 32 };
+
+/* Clears what the peer wrote into the ring, so that another one that lies about positions has nobody else's bytes read.
+ * After Fin that is what the peer said, since every byte was in place before (clause 11.4). What a peer wrote elsewhere
+ * is no secret of another. */
+static void wipe(const edge_stream *s)
+{
+	uint64_t n = s->in.used > s->in.tail ? s->in.used : s->in.tail;
+	memset(s->region->bytes, 0, s->in.fin && n < s->ring ? n : s->ring);
+}
+
+/* Takes the memory of a stream that is over. */
+void memory_keep(edge_stream *s)
+{
+	edge_device *d = s->d;
+	edge_region *r = s->region;
+	if (r != NULL && d->streams->nspare < SPARE && r->epoch == d->epoch && d->attached && d->dead == 0) {
+		wipe(s);
+		r->next = d->streams->spare;
+		d->streams->spare = r;
+		d->streams->nspare++;
+	} else if (r != NULL)
+		region_release(r);
+}
+
+static void job_done(edge_device *d, struct job *j, int err)
+{
+	(void)d;
+	edge_stream *s = j->obj;
+	if (err != 0)
+		free(j->region);
+	else
+		s->region = j->region;
+	stream_has_memory(s, err);
+	if (s->closed)
+		stream_step(s);
+}
+
+static void reserved(edge_device *d, struct job *j, int err)
+{
+	struct streams *x = d->streams;
+	edge_stream *s = x->heir;
+	j->obj = NULL;
+	x->heir = NULL;
+	if (s != NULL) {
+		s->job = (struct job){ .region = j->region, .memfd = -1, .done = true, .obj = s };
+		job_done(d, &s->job, err);
+	} else if (err != 0) {
+		free(j->region);
+	} else {
+		j->region->next = x->spare;
+		x->spare = j->region;
+		x->nspare++;
+	}
+}
+
+/* Registers memory for the next stream, unless there is some. */
+static void reserve(edge_device *d)
+{
+	struct streams *x = d->streams;
+	if (x->spare != NULL || x->ahead.obj != NULL || d->dead != 0 || !d->attached)
+		return;
+	edge_region *r = region_new(d, (size_t)d->cfg.receive_buffer + d->cfg.send_buffer, DAEMONS);
+	if (r == NULL)
+		return;
+	x->ahead = (struct job){ .region = r, .memfd = -1, .fn = reserved, .obj = x };
+	job_start(d, &x->ahead);
+}
+
+void edge_stream_reserve(edge_device *d)
+{
+	enter(d);
+	reserve(d);
+	leave(d, 0);
+}
+
+/* Gets memory: of a stream that ended, or registered in advance, or from the daemon. */
+int memory_get(edge_stream *s)
+{
+	edge_device *d = s->d;
+	edge_region *r = d->streams->spare;
+	if (r != NULL) {
+		d->streams->spare = r->next;
+		d->streams->nspare--;
+		r->next = NULL;
+		s->region = r;
+		stream_has_memory(s, 0);
+		return 0;
+	}
+	if (d->streams->ahead.obj != NULL && d->streams->heir == NULL) {
+		d->streams->heir = s;
+		s->job.done = false;
+		return 0;
+	}
+	r = region_new(d, (size_t)s->ring + s->out.size, DAEMONS);
+	if (r == NULL)
+		return EDGE_ERR_NO_MEMORY;
+	s->job = (struct job){ .region = r, .memfd = -1, .fn = job_done, .obj = s };
+	job_start(d, &s->job);
+	return 0;
+}
+
+/* The memory of streams that ended was of a daemon that is gone. */
+void spares_drop(edge_device *d)
+{
+	for (edge_region *r; (r = d->streams->spare) != NULL;) {
+		d->streams->spare = r->next;
+		d->streams->nspare--;
+		region_unmap(r);
+		free(r);
+	}
+}
