@@ -141,6 +141,7 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	d.slots.freeTail.Store(d.lead.freed)
 	s.gen.CompareAndSwap(gen, gen+1) // unless the slot is in use again
 	if x.queue != nil {
+		x.queue.works.Add(-1)
 		x.queue.put(d, Completion{Kind: x.kind, Conn: c, Context: x.context, Err: statusError[status]})
 	}
 	if bounce >= 0 {
@@ -208,7 +209,8 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, worked || n > 0) && (!d.driven() || !d.out.ringFull.Load()) { // a driver makes the room itself
+		// a driver makes the room itself
+		if s.idle(d, worked || n > 0, l.waits(w)) && (!d.driven() || !d.out.ringFull.Load()) {
 			l.cancel.arm(ctx, d.wakeups.kickFunc)
 			d.block(w, done)
 		}

@@ -69,6 +69,15 @@ func (l *leadership) enlist(w *waiter) (leads bool) {
 	return false
 }
 
+// waits is what the leader, who waits for w, says of those who wait: a daemon on the same core need not give way to a
+// client for the end of operations that nobody waits for.
+func (l *leadership) waits(w *waiter) ipc.Polling {
+	if l.followers.Load() == 0 && (w.kind == waitNote || w.kind == waitQueue && w.queue.works.Load() == 0) {
+		return ipc.PollsForPeer
+	}
+	return ipc.Polls
+}
+
 // list returns the list that wakes w, besides the list of followers. It returns nil for waiters that every round
 // checks.
 func (w *waiter) list() **waiter {

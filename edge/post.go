@@ -131,6 +131,7 @@ func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 		if err := w.Queue.take(d, 1); err != nil {
 			return Op{}, err
 		}
+		w.Queue.works.Add(1)
 	}
 	i := d.slots.free[d.out.freeHead&uint32(len(d.slots.free)-1)]
 	d.out.freeHead++

@@ -27,6 +27,8 @@ type Completion struct {
 type CompletionQueue struct {
 	dev  *Device
 	room atomic.Int64 // places that no work has taken
+	// operations that have not ended. Those that wait for a message are not among them
+	works atomic.Int32
 
 	mu         sync.Mutex
 	ring       []Completion

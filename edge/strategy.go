@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"multiedge/internal/idle"
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
@@ -39,11 +40,11 @@ type strategy struct {
 	patience idle.Patience
 	core     idle.Contention
 	turn     idle.Turn
-	since    mono.Time // the last progress; zero: not polling
-	seen     mono.Time // the clock in the latest look, if polling
-	gosched  mono.Time // when others of this process had their chance
-	only     bool      // this goroutine has the only P, as of then
-	polling  bool      // as the daemon was told
+	since    mono.Time   // the last progress; zero: not polling
+	seen     mono.Time   // the clock in the latest look, if polling
+	gosched  mono.Time   // when others of this process had their chance
+	only     bool        // this goroutine has the only P, as of then
+	polling  ipc.Polling // as the daemon was told
 	pollArgs [1]unix.PollFd
 	calls    systemCalls
 }
@@ -51,16 +52,20 @@ type strategy struct {
 func (s *strategy) begin() { s.since = 0 }
 
 func (s *strategy) end(d *attachment) {
-	if s.polling {
-		s.polling = false
-		d.rings.SetClientPolling(false)
+	s.tell(d, ipc.NotPolling)
+}
+
+func (s *strategy) tell(d *attachment, p ipc.Polling) {
+	if s.polling != p {
+		s.polling = p
+		d.rings.SetClientPolling(p)
 	}
 }
 
 // idle is called after each look at the ring that did not find what the leader waits for. progress says that the look
-// found something else, or that the transport that the leader drives had work. idle yields, and reports whether the
-// leader should block instead of looking again.
-func (s *strategy) idle(d *attachment, progress bool) (block bool) {
+// found something else, or that the transport that the leader drives had work; waits, for what anybody waits. idle
+// yields, and reports whether the leader should block instead of looking again.
+func (s *strategy) idle(d *attachment, progress bool, waits ipc.Polling) (block bool) {
 	if progress {
 		s.since = 0
 		return false
@@ -80,10 +85,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		s.end(d)
 		return true
 	}
-	if !s.polling {
-		s.polling = true
-		d.rings.SetClientPolling(true)
-	}
+	s.tell(d, waits)
 	if d.driven() && now.Sub(s.since) < driveAlone {
 		return false
 	}

@@ -406,14 +406,59 @@ func TestWaiterSaysThatItPolls(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- op.Wait(ctx) }()
 		for look := mono.Now().Add(50 * time.Millisecond); !polled && mono.Now() < look; runtime.Gosched() {
-			polled = p.cend.rings.ClientPolling()
+			polled = p.cend.rings.ClientPolling() == ipc.Polls
 		}
 		p.f.release()
 		must(t, <-waited)
-		if p.cend.rings.ClientPolling() {
+		if p.cend.rings.ClientPolling() != ipc.NotPolling {
 			t.Fatal("still flagged as polling")
 		}
 	}
+}
+
+// What a leader says it polls for follows from who waits, and for what: operations are nothing to one who waits for
+// notifications, unless another waits for one or they end in the queue that he waits for.
+func TestWaiterSaysForWhatItPolls(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	p.f.setHold(true)
+	ctx, end := context.WithCancel(testContext(t))
+	d := p.client.at.Load()
+	q, err := p.client.NewCompletionQueue(4)
+	must(t, err)
+	for _, kind := range []waitKind{waitOp, waitRoom, waitPass, waitIdle, waitOver, waitBounce, waitCond} {
+		if got := d.lead.waits(&waiter{kind: kind, queue: q}); got != ipc.Polls {
+			t.Errorf("one who waits for %d says %d", kind, got)
+		}
+	}
+	notes, queue := &waiter{kind: waitNote}, &waiter{kind: waitQueue, queue: q}
+	check := func(what string, w *waiter, want ipc.Polling) {
+		t.Helper()
+		if got := d.lead.waits(w); got != want {
+			t.Errorf("%s: says %d, want %d", what, got, want)
+		}
+	}
+	check("notifications", notes, ipc.PollsForPeer)
+	check("a queue for which there are no operations", queue, ipc.PollsForPeer)
+	_, err = p.out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote, Queue: q})
+	must(t, err)
+	check("a queue for which there is one", queue, ipc.Polls)
+	check("notifications, with an operation that goes to a queue", notes, ipc.PollsForPeer)
+	p.f.release()
+	_, err = q.Wait(ctx, make([]Completion, 1))
+	must(t, err)
+	check("that queue, when the operation has ended", queue, ipc.PollsForPeer)
+	if !d.lead.try() {
+		t.Fatal("somebody leads")
+	}
+	followed := make(chan error, 1)
+	go func() { followed <- second(p.out.WaitNotify(ctx)) }()
+	for d.lead.followers.Load() == 0 {
+		runtime.Gosched()
+	}
+	check("notifications, while another waits", notes, ipc.Polls)
+	end()
+	<-followed
+	d.resign()
 }
 
 func TestStrategyGivesUpYielding(t *testing.T) {
@@ -421,22 +466,22 @@ func TestStrategyGivesUpYielding(t *testing.T) {
 	d := p.client.at.Load()
 	s := strategy{patience: idle.Patience{Base: time.Hour}}
 	s.begin()
-	if s.idle(d, false) {
+	if s.idle(d, false, ipc.Polls) {
 		t.Fatal("blocks at the first look")
 	}
-	if s.idle(d, true) || s.since != 0 {
+	if s.idle(d, true, ipc.Polls) || s.since != 0 {
 		t.Fatal("progress does not restart the polling")
 	}
 	s.core.Yielded(mono.Now().Add(time.Hour), time.Second)
-	if !s.idle(d, false) || s.polling {
+	if !s.idle(d, false, ipc.Polls) || s.polling != ipc.NotPolling {
 		t.Fatal("polls although others need the core")
 	}
 	d.cfg.Wait = Busy
-	if s.idle(d, false) {
+	if s.idle(d, false, ipc.Polls) {
 		t.Fatal("Busy blocks")
 	}
 	d.cfg.Wait = Block
-	if !s.idle(d, false) {
+	if !s.idle(d, false, ipc.Polls) {
 		t.Fatal("Block polls")
 	}
 	s.end(d)
@@ -455,7 +500,7 @@ func TestStrategyForgetsSlowYields(t *testing.T) {
 	for look := range 3 {
 		s.core, s.seen = idle.Contention{}, long // whatever the latest look's own yield took on this machine
 		s.core.Yielded(long, time.Second)
-		if s.idle(d, false) {
+		if s.idle(d, false, ipc.Polls) {
 			t.Fatalf("blocks at look %d, an hour after a slow yield", look)
 		}
 	}

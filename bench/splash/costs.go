@@ -37,7 +37,13 @@ func (j *job) costs(ctx context.Context, d *edge.Device, tcp *mesh) (steps []Ste
 	defer cancel()
 	served := make(chan error, 1)
 	if j.Rank == 0 {
-		l, err := d.Listen(ctx, rawName)
+		// a Device of its own: of two that wait on one, one takes everything, and wakes the other for what is its
+		own, err := edge.Open(ctx, edge.Config{Socket: j.Socket, Spin: dsm.Spin})
+		if err != nil {
+			return nil, err
+		}
+		defer own.Close()
+		l, err := own.Listen(ctx, rawName)
 		if err != nil {
 			return nil, err
 		}

@@ -147,10 +147,10 @@ bool ring_rang(struct ring *r)
 	return r->map == NULL || atomic_exchange(word(r, ABI_CLIENT_ASLEEP), 0) == 0;
 }
 
-void ring_polling(struct ring *r, bool polling)
+void ring_polling(struct ring *r, enum ring_polling how)
 {
 	if (r->map != NULL)
-		atomic_store_explicit(word(r, ABI_CLIENT_POLLING), polling, memory_order_relaxed);
+		atomic_store_explicit(word(r, ABI_CLIENT_POLLING), how, memory_order_relaxed);
 }
 
 uint32_t ring_pulse(const struct ring *r)

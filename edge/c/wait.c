@@ -231,8 +231,9 @@ static bool wakes(edge_device *d)
 
 static void tell_polling(edge_device *d, bool polls)
 {
-	if (d->w->polling != polls)
-		ring_polling(d->ring, d->w->polling = polls); /* a hint to the daemon (A8.5) */
+	enum ring_polling how = !polls ? RING_NOT_POLLING : d->w->awaited > 0 ? RING_POLLS : RING_POLLS_FOR_PEER;
+	if (d->w->polling != how)
+		ring_polling(d->ring, d->w->polling = how); /* a hint to the daemon (A8.5) */
 }
 
 /* Whether a leader goes on polling; it gives way meanwhile. */

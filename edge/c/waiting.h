@@ -29,7 +29,7 @@ struct waiting { /* wait.c */
 	bool armed;
 	bool quiet;   /* only the daemon makes the descriptor readable: edge_device_quiet */
 	bool passed;  /* the last look after arm asked the kernel nothing, and found nothing */
-	bool polling; /* as the daemon was told */
+	uint32_t polling; /* enum ring_polling, as the daemon was told */
 	bool woken, rung; /* wake, bell are readable */
 	uint32_t awaited; /* reasons to be woken by completions of operations: await_more */
 	struct waiter *waiters;

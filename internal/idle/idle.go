@@ -21,9 +21,12 @@ const mostPatience = 4
 // Limit is for how long to poll now.
 func (p *Patience) Limit() time.Duration { return max(p.Base, p.grown) }
 
+// Most is the longest that Limit can be.
+func (p *Patience) Most() time.Duration { return mostPatience * p.Base }
+
 // Slept says that work ended a sleep of length d.
 func (p *Patience) Slept(d time.Duration) {
-	if most := mostPatience * p.Base; d < most {
+	if most := p.Most(); d < most {
 		p.grown = min(most, 2*p.Limit())
 	} else {
 		p.grown = 0

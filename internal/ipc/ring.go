@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"errors"
+	"math/bits"
 	"sync/atomic"
 
 	"multiedge/internal/abi"
@@ -172,6 +173,22 @@ func (p *CompleteProducer) PutFor(e *CQE, word uint8) bool {
 		p.stir(word, why)
 	}
 	return true
+}
+
+// Awaited reports whether a client that polls waits for what was put since the latest Publish.
+func (p *CompleteProducer) Awaited(by Polling) bool {
+	if by != PollsForPeer {
+		return by != NotPolling
+	}
+	if p.bell == loud {
+		return true
+	}
+	for due := p.due; due != 0; due &= due - 1 {
+		if p.words[bits.TrailingZeros64(uint64(due))] == loud {
+			return true
+		}
+	}
+	return false
 }
 
 // Publish makes the entries put visible to the client and reports whether the caller must ring the complete doorbell.

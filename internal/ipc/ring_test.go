@@ -180,9 +180,40 @@ func TestSleepWords(t *testing.T) {
 		sc.Drain(make([]SQE, 1))
 		cc.Drain(make([]CQE, 1))
 	}
-	r.SetClientPolling(true)
-	if !r.ClientPolling() {
+	if r.SetClientPolling(Polls); r.ClientPolling() != Polls {
 		t.Fatal("polling is not seen")
+	}
+}
+
+// For what a client polls is its to say (A8.5): for nothing, for anything, or for anything but operations that complete
+// well. An entry counts until it is published, and whether it is for the doorbell or for a word (A8.7).
+func TestWhatPollersWaitFor(t *testing.T) {
+	done, failed, note := CQE{Kind: CQComplete}, CQE{Kind: CQComplete, Status: StatusKey}, CQE{Kind: CQNotify}
+	for _, c := range []struct {
+		put  []CQE
+		by   Polling
+		want bool
+	}{
+		{[]CQE{note}, NotPolling, false},
+		{[]CQE{done}, Polls, true},
+		{[]CQE{done}, 7, true},
+		{[]CQE{done, done}, PollsForPeer, false},
+		{[]CQE{failed}, PollsForPeer, true},
+		{[]CQE{note}, PollsForPeer, true},
+		{[]CQE{note, done}, PollsForPeer, true},
+	} {
+		for _, word := range []uint8{0, 1, 64} {
+			p := newRings(t, 8).CompleteProducer()
+			for i := range c.put {
+				p.PutFor(&c.put[i], word)
+			}
+			if got := p.Awaited(c.by); got != c.want {
+				t.Errorf("%+v on word %d for one that polls (%d): %v, want %v", c.put, word, c.by, got, c.want)
+			}
+			if p.Publish(); p.Awaited(PollsForPeer) {
+				t.Errorf("%+v on word %d counts after it was published", c.put, word)
+			}
+		}
 	}
 }
 

@@ -127,16 +127,28 @@ func (r *Rings) SetDaemonAsleep(on bool) { set(r, wordDaemonAsleep, on) }
 // SetClientAsleep is the client's counterpart.
 func (r *Rings) SetClientAsleep(on bool) { set(r, wordClientAsleep, on) }
 
+// ClientAsleep is read by the daemon: a hint, as ClientPolling is.
+func (r *Rings) ClientAsleep() bool { return r.word(wordClientAsleep).Load() != 0 }
+
 // SetClientDozing is SetClientAsleep(true) by a client in which nobody waits for operations (ABI A8.3): the daemon does
 // not wake it for those that complete well.
 func (r *Rings) SetClientDozing() { r.word(wordClientAsleep).Store(dozing) }
 
-// SetClientPolling says whether a thread of the client polls: the daemon then yields the processor while it polls
-// itself.
-func (r *Rings) SetClientPolling(on bool) { set(r, wordClientPolling, on) }
+// Polling is what a client says of a thread that polls (A8.5).
+type Polling uint32
+
+const (
+	NotPolling   Polling = iota
+	Polls                // for anything. Any other value means the same
+	PollsForPeer         // nobody waits for operations: those that complete well are no reason to give way to it
+)
+
+// SetClientPolling says whether a thread of the client polls: the daemon then yields the processor to it when it gave
+// it what it waits for.
+func (r *Rings) SetClientPolling(p Polling) { r.word(wordClientPolling).Store(uint32(p)) }
 
 // ClientPolling is read by the daemon. It is a hint: a client that lies only costs system calls that do nothing.
-func (r *Rings) ClientPolling() bool { return r.word(wordClientPolling).Load() != 0 }
+func (r *Rings) ClientPolling() Polling { return Polling(r.word(wordClientPolling).Load()) }
 
 // PulseTime is how often a busy daemon gives its pulse.
 const PulseTime = 250 * time.Millisecond

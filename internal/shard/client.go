@@ -301,19 +301,23 @@ func (s *Shard) touch(c *Client) {
 }
 
 // flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
-func (s *Shard) flushClients() {
+func (s *Shard) flushClients(now mono.Time) {
 	for i, c := range s.clients.touched {
 		s.clients.touched[i] = nil
 		c.touched = false
 		if c.rings != nil {
-			s.flushClient(c)
+			s.flushClient(now, c)
 		}
 	}
 	s.clients.touched = s.clients.touched[:0]
 }
 
-func (s *Shard) flushClient(c *Client) {
-	s.clients.gave = s.clients.gave || c.rings.ClientPolling()
+func (s *Shard) flushClient(now mono.Time, c *Client) {
+	polls := c.rings.ClientPolling()
+	if c.cq.Awaited(polls) {
+		c.ring.rung = now
+		s.await(c, true)
+	}
 	rings := c.ring.owe(owed{bell: c.cq.Publish(), words: c.cq.Wakes()})
 	switch {
 	case !rings || c.ring.waits:
@@ -330,6 +334,7 @@ func (s *Shard) flushClient(c *Client) {
 	if len(c.msgs) == 0 {
 		return
 	}
+	s.clients.told = s.clients.told || polls != ipc.NotPolling
 	if !c.out.put(c.msgs) {
 		s.evict(c, "it does not read its control socket")
 	}

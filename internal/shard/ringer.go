@@ -26,8 +26,10 @@ type ringer struct {
 	debt   debt          // of its long rings
 	shares bool          // the client seems to run on the shard's core
 	waits  bool          // among clientSet.bells
-	wakes  bool          // among clientSet.woken
-	rung   mono.Time     // the end of the latest ring
+	due    bool          // among clientSet.due
+	polls  bool          // there since it was given something while it polled
+	took   bool          // it took what it was given, and was not seen to wait since
+	rung   mono.Time     // the end of the latest ring, or the latest time that it was given something while it polled
 	looks  uint64        // at the thread's clock
 	until  mono.Time     // the goroutine rings
 	asked  chan struct{} // it is to ring; nil: there is none

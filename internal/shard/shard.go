@@ -98,8 +98,8 @@ type clientSet struct {
 	offered   *Services               // the same for all shards, which share it
 	touched   []*Client               // clients with completions or messages to flush this iteration
 	bells     []*Client               // clients to be woken once frames have left (ringBells)
-	woken     []*Client               // clients that were woken, and have not been seen to run since (giveWay)
-	gave      bool                    // a client that polls was given something in the latest iteration
+	due       []*Client               // clients that have to run: wake.go
+	told      bool                    // in the latest iteration a client that polls was sent messages
 	evictions uint64
 	reapFirst int               // which slot's client ends first in this iteration
 	mayRevoke int               // keys of connections that end, in what is left of this iteration
@@ -186,15 +186,17 @@ func (s *Shard) run() {
 func (s *Shard) work() (sleep bool) {
 	now := mono.Now()
 	for !s.runner.wanted.Load() && !s.stopping.Load() {
-		if s.Iterate(now) {
+		worked := s.Iterate(now)
+		if worked {
 			now = mono.Now() // a burst of sealed frames may have taken longer than the patience is, or a slow yield
 			s.idle.wait.lastWork = now
-			if !s.clients.gave {
-				continue
-			}
-			// There are results for a client that polls, perhaps on this core: it runs first.
 		}
-		switch s.idle.wait.idle(now, s.clientsPoll(), s.clients.gave || len(s.clients.woken) > 0) {
+		due, polls := s.stillDue(now, 0)
+		if worked && !polls && !s.clients.told {
+			continue
+		}
+		polling, working := s.clientsPoll()
+		switch s.idle.wait.idle(now, polling, working, due || s.clients.told) {
 		case actPoll:
 			now = mono.Now()
 		case actYield:
@@ -216,7 +218,7 @@ func (s *Shard) work() (sleep bool) {
 // state it does not allocate.
 func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	s.runner.beat.Store(int64(now))
-	s.clients.gave, s.clients.mayRevoke = false, revokePiece
+	s.clients.told, s.clients.mayRevoke = false, revokePiece
 	if s.idle.sleepWords {
 		s.setAsleep(false)
 	}
@@ -244,13 +246,13 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	s.reapLinks(now)
 	worked = s.handleEvents(now) || worked
 	// before the acknowledgements leave: a peer is not told of what the client could still miss if this process died
-	s.flushClients()
+	s.flushClients(now)
 	worked = s.transmit(now) || worked
 	worked = s.handleEvents(now) || worked
 	if s.spaces.starving.n() > 0 {
 		s.askMore(now)
 	}
-	s.flushClients()
+	s.flushClients(now)
 	worked = s.ringBells() || worked
 	if s.clients.dying > 0 {
 		worked = s.reapClients(now) || worked
@@ -316,14 +318,21 @@ func (s *Shard) pulse(now mono.Time) {
 	}
 }
 
-// clientsPoll reports whether some client has said that it polls.
-func (s *Shard) clientsPoll() bool {
+// clientsPoll reports whether some client has said that it polls, and whether another works: it has taken what it was
+// given, and neither polls nor sleeps since.
+func (s *Shard) clientsPoll() (polling, working bool) {
 	for _, c := range s.clients.list {
-		if c != nil && c.rings != nil && c.rings.ClientPolling() {
-			return true
+		switch {
+		case c == nil || c.rings == nil:
+		case c.rings.ClientPolling() != ipc.NotPolling:
+			polling, c.ring.took = true, false
+		case c.ring.took:
+			if c.ring.took = !c.rings.ClientAsleep(); c.ring.took {
+				working = true
+			}
 		}
 	}
-	return false
+	return polling, working
 }
 
 // Start starts the shard's thread and adds it to a group, which waits for its end. The kernel's scheduler places it on

@@ -12,11 +12,13 @@ import (
 // The wait policy, as measured on shared cores:
 //
 //   - poll for some 50 us after the last work, longer while sleeps prove short. 5 us costs more than it gains, and
-//     polling without end takes a core;
-//   - yield only while a client polls too or was just woken: at once to one that was given something, otherwise now and
-//     then, since nobody looks at rings during a switch;
-//   - when a yield took long another thread needs the core: stop yielding for a while, and sleep;
-//   - never poll without yielding where a client waits for the same core.
+//     polling without end takes a core. While a client polls, poll in its stead: it would have the core otherwise, and
+//     a sleep that ends while it has costs more;
+//   - yield at once while a client has to run that polls or was just woken, until it did (wake.go). One that polls and
+//     has taken everything can only wait: it gets the core now and then, for what else its program has to do, since a
+//     yield to it is two switches in which nobody looks at the links. While another client works on what it was given,
+//     it is asked more often whether that needs this core;
+//   - when a yield took long another thread needs the core: stop yielding for a while, and sleep.
 const defaultSpin = 50 * time.Microsecond
 
 // action is what an idle shard does next.
@@ -39,17 +41,25 @@ type waiter struct {
 	asleep   mono.Time // since when it sleeps
 }
 
-// idle is asked after an iteration that found nothing, or something for a client that polls. given says that a client
-// was just given something that it polls for, or woken, and so has something to do; polling that some client polls, and
-// therefore has not.
-func (w *waiter) idle(now mono.Time, polling, given bool) action {
-	waits := polling || given
+// idle is asked after an iteration that found nothing, or something for a client that polls. due says that a client has
+// to run: it was given something that it polls for, or woken; polling that some client polls; working that another has
+// run, and neither polls nor sleeps since.
+func (w *waiter) idle(now mono.Time, polling, working, due bool) action {
+	waits := polling || due
 	contended := w.core.At(now)
-	yield := waits && !contended && (given || now.Sub(w.yielded) >= looksFor)
+	looks := looksFor
+	if working {
+		looks = looksBeside
+	}
+	yield := waits && !contended && (due || now.Sub(w.yielded) >= looks)
+	patience := w.spin.Limit()
+	if polling {
+		patience = w.spin.Most()
+	}
 	switch {
 	case w.mode == "block":
 		return actBlock
-	case w.mode != "busy" && now.Sub(w.lastWork) >= w.spin.Limit():
+	case w.mode != "busy" && now.Sub(w.lastWork) >= patience:
 		return actBlock
 	case yield:
 		return actYield
@@ -59,9 +69,13 @@ func (w *waiter) idle(now mono.Time, polling, given bool) action {
 	return actPoll
 }
 
-// looksFor is how long the shard looks for work between two yields to clients that poll but have been given nothing:
-// each yield costs two switches of context, in which nobody looks.
-const looksFor = 3 * time.Microsecond
+// looksFor is how long the shard looks for work between two yields to clients that poll and have nothing to take. It is
+// shorter than the yield that tells a client that its core is contended (idle.Contention), and longer than most answers
+// take. looksBeside is that while another client works.
+const (
+	looksFor    = 100 * time.Microsecond
+	looksBeside = 3 * time.Microsecond
+)
 
 // yield gives the processor to another runnable thread, if there is one. The call itself, which is why it may not be
 // inlined, is where the runtime can stop a loop that waits for a thread which it has stopped already: its signals come

@@ -19,27 +19,27 @@ func TestWaitPolicy(t *testing.T) {
 		mode    string
 		idleFor time.Duration
 		polling bool
-		given   bool
+		due     bool
 		lookFor time.Duration // since the latest yield
 		slowAgo time.Duration // a slow yield this long ago; 0: none
 		want    action
 	}{
 		{"work just ended, nobody polls", "adaptive", 1 * us, false, false, time.Hour, 0, actPoll},
-		{"work just ended, a client polls", "adaptive", 1 * us, true, false, 3 * us, 0, actYield},
-		{"a client polls, and did so a moment ago", "adaptive", 1 * us, true, false, 2 * us, 0, actPoll},
+		{"a client polls and waits", "adaptive", 1 * us, true, false, 99 * us, 0, actPoll},
+		{"a client polls, and has not had the core for long", "adaptive", 1 * us, true, false, 100 * us, 0, actYield},
 		{"a client polls and was given something", "adaptive", 1 * us, true, true, 0, 0, actYield},
 		{"a client was woken", "adaptive", 1 * us, false, true, 0, 0, actYield},
-		{"just before the spin ends", "adaptive", 49 * us, true, false, 3 * us, 0, actYield},
 		{"spin over", "adaptive", 50 * us, false, false, time.Hour, 0, actBlock},
-		{"spin over though a client polls", "adaptive", 50 * us, true, false, time.Hour, 0, actBlock},
+		{"spin not over while a client polls", "adaptive", 199 * us, true, false, 99 * us, 0, actPoll},
+		{"spin over though a client polls", "adaptive", 200 * us, true, false, time.Hour, 0, actBlock},
 		{"contended core", "adaptive", 1 * us, true, false, time.Hour, 500 * us, actBlock},
 		{"contended core, a client was given something", "adaptive", 1 * us, true, true, time.Hour, 500 * us, actBlock},
 		{"contended core, nobody polls", "adaptive", 1 * us, false, false, time.Hour, 500 * us, actPoll},
 		{"contention is forgotten", "adaptive", 1 * us, true, false, time.Hour, 1001 * us, actYield},
 		{"block", "block", 0, true, true, time.Hour, 0, actBlock},
 		{"busy for ever", "busy", time.Hour, false, false, time.Hour, 0, actPoll},
-		{"busy yields to a client", "busy", time.Hour, true, false, 3 * us, 0, actYield},
-		{"busy looks between yields", "busy", time.Hour, true, false, 2 * us, 0, actPoll},
+		{"busy yields to a client", "busy", time.Hour, true, false, 100 * us, 0, actYield},
+		{"busy looks between yields", "busy", time.Hour, true, false, 99 * us, 0, actPoll},
 		{"busy on a contended core", "busy", time.Hour, true, true, time.Hour, 500 * us, actPoll},
 	}
 	for _, tc := range tests {
@@ -51,8 +51,16 @@ func TestWaitPolicy(t *testing.T) {
 				w.core.Yielded(now.Add(-tc.slowAgo), 300*us)
 			}
 			w.core.Yielded(now.Add(-time.Second), 199*us) // quick enough: never counts
-			if got := w.idle(now, tc.polling, tc.given); got != tc.want {
+			if got := w.idle(now, tc.polling, false, tc.due); got != tc.want {
 				t.Fatalf("idle = %d, want %d", got, tc.want)
+			}
+			// One that works gets this core, if it needs that, where a client polls that does not.
+			want := tc.want
+			if tc.polling && want == actPoll && tc.slowAgo == 0 {
+				want = actYield
+			}
+			if got := w.idle(now, tc.polling, true, tc.due); got != want {
+				t.Fatalf("while another client works idle = %d, want %d", got, want)
 			}
 		})
 	}

@@ -1,7 +1,9 @@
 package shard
 
-// How clients that sleep are woken. One that sleeps on another core is rung for as soon as its ring shows what it is
-// given. One that seems to run on the shard's own core has to wait for the shard, and the shard for its answer:
+// How clients come to run. One that polls and was given something has the core, if it is the shard's, until it has
+// taken it; one that has, and polls on, can only wait for the shard. One that sleeps on another core is rung for as
+// soon as its ring shows what it is given. One that seems to sleep on the shard's own core has to wait for the shard,
+// and the shard for its answer:
 //
 //   - frames leave before it is woken;
 //   - one such client is woken at a time. Its answer leaves before the next one is woken, so that the peer works
@@ -18,7 +20,7 @@ import (
 
 const (
 	sharedTime = 10 * time.Microsecond  // a ring or a yield that takes longer gave the core to somebody
-	wakeTime   = 100 * time.Microsecond // after a ring, until its client should have run
+	wakeTime   = 100 * time.Microsecond // after that a client should have run
 	mostYields = 4                      // in a row, for one client
 )
 
@@ -27,9 +29,15 @@ func (s *Shard) wake(c *Client) {
 	s.idle.calls.Wakes += c.ring.ring()
 	s.idle.calls.Looks += c.ring.looks
 	c.ring.looks = 0
-	if !c.ring.wakes {
-		c.ring.wakes = true
-		s.clients.woken = append(s.clients.woken, c)
+	s.await(c, false)
+}
+
+// await has the shard give way to a client that has to run, until it did.
+func (s *Shard) await(c *Client, polls bool) {
+	c.ring.polls = polls
+	if !c.ring.due {
+		c.ring.due = true
+		s.clients.due = append(s.clients.due, c)
 	}
 }
 
@@ -45,10 +53,10 @@ func (s *Shard) ringBells() (left bool) {
 		}
 		s.wake(c)
 		now := c.ring.rung
-		for n := 0; n < mostYields && c.ring.wakes && !s.idle.wait.core.At(now); n++ {
+		for n := 0; n < mostYields && c.ring.due && !s.idle.wait.core.At(now); n++ {
 			now = s.giveWay(now)
 		}
-		ran = !c.ring.wakes && c.ring.shares
+		ran = !c.ring.due && c.ring.shares
 		c.ring.shares = ran
 	}
 	n := copy(s.clients.bells, bells)
@@ -57,8 +65,8 @@ func (s *Shard) ringBells() (left bool) {
 	return n > 0
 }
 
-// giveWay yields the processor, finds which of the clients that were woken have run since, and returns the time. before
-// is shortly before.
+// giveWay yields the processor, finds which of the clients that had to run have, and returns the time. before is
+// shortly before.
 func (s *Shard) giveWay(before mono.Time) (now mono.Time) {
 	s.idle.calls.Yields++
 	yield()
@@ -66,23 +74,36 @@ func (s *Shard) giveWay(before mono.Time) (now mono.Time) {
 	took := now.Sub(before)
 	s.idle.wait.yielded = now
 	s.idle.wait.core.Yielded(now, took)
-	still := s.clients.woken[:0]
-	for _, c := range s.clients.woken {
+	s.stillDue(now, took)
+	return now
+}
+
+// stillDue reports whether clients have to run, and whether some of them poll, once those are forgotten that did, or
+// had their time. took is how long a yield took that ended now, if one did.
+func (s *Shard) stillDue(now mono.Time, took time.Duration) (any, poll bool) {
+	if len(s.clients.due) == 0 {
+		return false, false
+	}
+	still := s.clients.due[:0]
+	for _, c := range s.clients.due {
 		switch {
 		case c.rings != nil && !c.tookAll():
 			if now.Sub(c.ring.rung) < wakeTime {
 				still = append(still, c)
+				poll = poll || c.ring.polls
 				continue
 			}
 			c.ring.shares = false
 		case took > sharedTime:
-			c.ring.shares = true
+			c.ring.shares, c.ring.took = true, true
+		default:
+			c.ring.took = true
 		}
-		c.ring.wakes = false
+		c.ring.due = false
 	}
-	clear(s.clients.woken[len(still):])
-	s.clients.woken = still
-	return now
+	clear(s.clients.due[len(still):])
+	s.clients.due = still
+	return len(still) > 0, poll
 }
 
 // tookAll reports whether a client has taken everything from its completion ring.

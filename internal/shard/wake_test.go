@@ -24,7 +24,7 @@ func newSleeper(t *testing.T, s *Shard) *sleeper {
 func (c *sleeper) given(s *Shard) {
 	c.rings.SetClientAsleep(true)
 	s.put(c.Client, &ipc.CQE{Kind: ipc.CQNotify})
-	s.flushClients()
+	s.flushClients(mono.Now())
 }
 
 // runs takes what it was given.
@@ -85,11 +85,11 @@ func TestWokenClientsGo(t *testing.T) {
 	defer s.Shutdown()
 	c := newSleeper(t, s)
 	c.given(s)
-	if len(s.clients.woken) != 1 {
-		t.Fatalf("%d clients are about to run, want 1", len(s.clients.woken))
+	if len(s.clients.due) != 1 {
+		t.Fatalf("%d clients are about to run, want 1", len(s.clients.due))
 	}
 	s.free(c.Client)
-	if len(s.clients.woken) != 0 {
+	if len(s.clients.due) != 0 {
 		t.Error("a client that has gone is kept")
 	}
 }
@@ -104,15 +104,90 @@ func TestShardGivesWayUntilClientsRan(t *testing.T) {
 	now := runs.ring.rung
 	never.ring.rung = now.Add(wakeTime << 10) // later than any yield of this test
 	runs.ring.rung = never.ring.rung
-	if s.giveWay(now); len(s.clients.woken) != 2 {
-		t.Errorf("%d clients are about to run, want 2", len(s.clients.woken))
+	if s.giveWay(now); len(s.clients.due) != 2 {
+		t.Errorf("%d clients are about to run, want 2", len(s.clients.due))
 	}
 	runs.runs(t)
-	if s.giveWay(now); len(s.clients.woken) != 1 || runs.ring.wakes || !never.ring.wakes {
-		t.Errorf("%d clients are about to run, want 1", len(s.clients.woken))
+	if s.giveWay(now); len(s.clients.due) != 1 || runs.ring.due || !never.ring.due {
+		t.Errorf("%d clients are about to run, want 1", len(s.clients.due))
 	}
 	never.ring.rung = now.Add(-wakeTime)
-	if s.giveWay(now); len(s.clients.woken) != 0 || never.ring.wakes || never.ring.shares {
+	if s.giveWay(now); len(s.clients.due) != 0 || never.ring.due || never.ring.shares {
 		t.Error("a client that does not run is waited for without end")
+	}
+}
+
+// The shard gives way to a client that it gave what that polls for, before anything else, until the client took it;
+// then not any more, though the client polls on.
+func TestShardGivesWayToPollersThatHaveSomething(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c := newSleeper(t, s)
+	now := mono.Now()
+	given := func(polls ipc.Polling, kind ipc.Completion, status ipc.Status) {
+		c.rings.SetClientPolling(polls)
+		s.put(c.Client, &ipc.CQE{Kind: kind, Status: status})
+		s.flushClients(now)
+	}
+	check := func(what string, want bool) {
+		t.Helper()
+		if due, polls := s.stillDue(now, 0); due != want || polls != want {
+			t.Errorf("%s: due %v, as one that polls %v, want %v", what, due, polls, want)
+		}
+	}
+	given(ipc.NotPolling, ipc.CQNotify, ipc.StatusOK)
+	check("one that does not poll and is awake", false)
+	given(ipc.PollsForPeer, ipc.CQComplete, ipc.StatusOK)
+	check("a completion for one that does not wait for it", false)
+	given(ipc.PollsForPeer, ipc.CQComplete, ipc.StatusKey)
+	check("a failure for one that does not wait for completions", true)
+	c.runs(t)
+	check("it took everything", false)
+	given(ipc.PollsForPeer, ipc.CQNotify, ipc.StatusOK)
+	check("a notification for the same", true)
+	c.runs(t)
+	given(ipc.Polls, ipc.CQComplete, ipc.StatusOK)
+	check("a completion for one that waits for it", true)
+	now = now.Add(wakeTime - 1)
+	check("it did not take it so far", true)
+	now = now.Add(1)
+	check("it does not take it", false)
+	c.given(s) // and sleeps
+	if due, polls := s.stillDue(c.ring.rung, 0); !due || polls {
+		t.Errorf("one that was woken: due %v, as one that polls %v", due, polls)
+	}
+}
+
+// A client works from when it took what it was given until it polls or sleeps.
+func TestClientsThatWork(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c, other := newSleeper(t, s), newSleeper(t, s)
+	check := func(what string, wantPolling, wantWorking bool) {
+		t.Helper()
+		s.stillDue(c.ring.rung, 0)
+		if polling, working := s.clientsPoll(); polling != wantPolling || working != wantWorking {
+			t.Errorf("%s: polling %v, working %v, want %v, %v", what, polling, working, wantPolling, wantWorking)
+		}
+	}
+	check("nobody was given anything", false, false)
+	for _, waits := range []func(){
+		func() { c.rings.SetClientPolling(ipc.Polls) },
+		func() { c.rings.SetClientAsleep(true) },
+	} {
+		c.ring.shares = false // or it is woken later
+		c.given(s)
+		check("it was woken", false, false)
+		c.runs(t)
+		check("it took what it was given", false, true)
+		other.rings.SetClientPolling(ipc.PollsForPeer)
+		check("it works, and another polls", true, true)
+		other.rings.SetClientPolling(ipc.NotPolling)
+		waits()
+		polls := c.rings.ClientPolling() != ipc.NotPolling
+		check("it waits", polls, false)
+		c.rings.SetClientPolling(ipc.NotPolling)
+		c.rings.SetClientAsleep(false)
+		check("it does something of its own", false, false)
 	}
 }

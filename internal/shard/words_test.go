@@ -19,7 +19,7 @@ func (c *sleeper) submitted(s *Shard, e *ipc.SQE) {
 // flushed has the shard publish what it was given, and wake who waits for it, however long earlier rings took.
 func (c *sleeper) flushed(s *Shard) {
 	c.ring.shares, c.ring.until = false, 0
-	s.flushClients()
+	s.flushClients(mono.Now())
 }
 
 // ABI A8.7: entries of a connection wake the thread at whose word it is aimed, and no other; all others ring.
