@@ -47,7 +47,7 @@ type submission struct {
 	post      sync.Mutex
 	sq        *ipc.SubmitProducer
 	sqe       ipc.SQE // scratch
-	pieces    ipc.SQE // likewise, for entries before it; an OpPieces
+	pieces    ipc.SQE // likewise, for entries before it; an OpPieces or OpBytes
 	freeHead  uint32  // of slotTable.free: operations posted
 	posted    uint64  // operations
 	owing     []*Conn // connections whose credit found no room

@@ -231,8 +231,9 @@ func (d *attachment) fullOfCredit(w *waiter) bool {
 	if d.out.detached || d.out.freeHead == d.slots.freeTail.Load() {
 		return false
 	}
-	n, _ := d.out.sq.RoomFor(ipc.MaxEntries)
-	return n < ipc.MaxEntries
+	most := min(ipc.BytesEntries, len(d.slots.free))
+	n, _ := d.out.sq.RoomFor(most)
+	return n < most
 }
 
 // block sleeps until the doorbell rings: something completed, the context ended, or the Device died.

@@ -106,8 +106,6 @@ func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
 		return errNoMessages
 	case w.Remote != nil, w.Flags&^(BackwardFence|ForwardFence|Notify) != 0:
 		return errSend
-	case len(w.Inline) > MaxInline:
-		return errInline
 	case n > ipc.MaxSend:
 		return ErrTooLong
 	}

@@ -42,8 +42,9 @@ const (
 	LocalDone Flags = Flags(ipc.FlagLocal)
 )
 
-// MaxInline is the number of bytes a Work can carry by value.
-const MaxInline = ipc.MaxInline
+// MaxInline is the number of bytes a Work can carry by value. More than 24 take further places of the queue, one for
+// each 56 bytes: a Device with a QueueDepth of less than 32 takes fewer, and one whose daemon is older takes 24.
+const MaxInline = ipc.MaxBytes
 
 // Work describes one operation. Post copies it, including Inline; the caller may reuse it at once. The memory that
 // Local names is the operation's until it is done: do not change it under a write, nor use it under a read.

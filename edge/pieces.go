@@ -7,14 +7,19 @@ import (
 )
 
 // Operations with local memory in pieces: entries with all pieces but the last precede the operation's own, which has
-// that (A6.14).
+// that (A6.14). So it is with bytes by value beyond those that fit into the operation's own (A6.19).
 
 var errPieces = invalid("Work.Pieces has up to MaxPieces pieces, with neither Local, LocalOff, Len nor Inline, each " +
 	"but the last shorter than 4 GiB, and needs a daemon that gathers: upgrade it")
 
 // entries is how many places of the submission ring w takes.
 func entries(w *Work) int {
-	if w == nil || len(w.Pieces) == 0 {
+	switch {
+	case w == nil:
+		return 1
+	case len(w.Inline) > ipc.MaxInline:
+		return 1 + (len(w.Inline)-ipc.MaxInline+ipc.BytesPerEntry-1)/ipc.BytesPerEntry
+	case len(w.Pieces) == 0:
 		return 1
 	}
 	return 1 + (len(w.Pieces)-1+ipc.PiecesPerEntry-1)/ipc.PiecesPerEntry
@@ -60,6 +65,28 @@ func (d *attachment) putPieces(conn uint32, ps []Piece, i uint32) {
 		}
 		d.out.sq.Put(e)
 		ps = ps[n:]
+	}
+}
+
+// checkInline reports whether w can carry its bytes by value.
+func (d *attachment) checkInline(w *Work) error {
+	n := len(w.Inline)
+	if n > MaxInline || n > ipc.MaxInline && (d.features&ipc.FeatureBytes == 0 || entries(w) > len(d.slots.free)) {
+		return errInline
+	}
+	return nil
+}
+
+// putBytes writes the entries that precede an operation with more bytes than fit into its own (A6.19), which are not in
+// bytes. The caller holds d.post and saw room for them.
+func (d *attachment) putBytes(conn uint32, bytes []byte) {
+	e := &d.out.pieces
+	for len(bytes) > 0 {
+		n := min(len(bytes), ipc.BytesPerEntry)
+		e.Op, e.InlineLen, e.Conn = ipc.OpBytes, uint8(n), conn
+		clear(e.Inline[copy(e.Inline[:], bytes[:n]):])
+		d.out.sq.Put(e)
+		bytes = bytes[n:]
 	}
 }
 

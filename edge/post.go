@@ -153,6 +153,9 @@ func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 		d.slots.gather.at.Store(0)
 	}
 	e.Token = opKey(i, gen)
+	if w != nil && len(w.Inline) > ipc.MaxInline {
+		d.putBytes(e.Conn, w.Inline[:len(w.Inline)-ipc.MaxInline])
+	}
 	d.out.sq.Put(e)
 	return Op{d: d, slot: i, gen: gen}, nil
 }
@@ -211,8 +214,6 @@ func (c *Conn) encode(w *Work, e *ipc.SQE) error {
 		return errReadFlags
 	case pieces && (w.Local != nil || w.LocalOff != 0 || w.Len != 0 || len(w.Inline) > 0):
 		return errPieces
-	case len(w.Inline) > MaxInline:
-		return errInline
 	}
 	e.Op, e.Flags, e.Conn, e.Imm = ipc.Op(w.Kind), ipc.Flags(w.Flags)&c.d.flags, c.id, w.Imm
 	e.Key, e.RemoteOff = uint64(r.key), uint64(w.RemoteOff)
@@ -221,11 +222,14 @@ func (c *Conn) encode(w *Work, e *ipc.SQE) error {
 
 // encodeLocal checks the local side of w and fills in that part of e.
 func (d *attachment) encodeLocal(w *Work, e *ipc.SQE) error {
-	if len(w.Inline) > 0 {
-		e.InlineLen = uint8(len(w.Inline))
+	if n := len(w.Inline); n > 0 {
+		if err := d.checkInline(w); err != nil {
+			return err
+		}
+		own := w.Inline[n-min(n, ipc.MaxInline):]
+		e.InlineLen = uint8(len(own))
 		e.Region, e.LocalOff, e.Len = 0, 0, 0
-		e.Inline = [ipc.MaxInline]byte{}
-		copy(e.Inline[:], w.Inline)
+		clear(e.Inline[copy(e.Inline[:], own):])
 		return nil
 	}
 	last := Piece{w.Local, w.LocalOff, w.Len}
@@ -273,7 +277,7 @@ var (
 	errLocal     = invalid("Work.Local must be an open Region of the same Device; or use Inline")
 	errKind      = invalid("Work.Kind must be Write, Read or Atomic, and Work.Flags known flags")
 	errReadFlags = invalid("a Read takes neither Notify, LocalDone nor Inline")
-	errInline    = invalid("Work.Inline holds more than MaxInline bytes; use a Region")
+	errInline    = invalid("Work.Inline holds more than MaxInline, the queue or an older daemon takes; use a Region")
 )
 
 // credit returns the notifications that c's owner consumed to the daemon. The caller holds d.post. It reports false

@@ -30,9 +30,9 @@ func cram(c *client, r *rand.Rand) (uint64, error) {
 	return uint64(room), nil
 }
 
-// malformed are entries of atomics, pieces, redirections, messages and composed ones that no correct client writes, one
-// after another on a ring (A6.13 to A6.17, A7.17). The last of each is what a daemon evicts for; those before it are in
-// order.
+// malformed are entries of atomics, pieces, redirections, messages, composed ones and bytes that no correct client
+// writes, one after another on a ring (A6.13 to A6.19, A7.17). The last of each is what a daemon evicts for; those
+// before it are in order.
 func malformed(c *client) [][]ipc.SQE {
 	atomic := func(f ipc.AtomicFunc, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
 		e := ipc.SQE{Conn: c.link, Key: c.key}
@@ -55,6 +55,10 @@ func malformed(c *client) [][]ipc.SQE {
 	elsewhere.Conn++
 	inline.InlineLen = 8
 	wraps.Pieces[1].Off = 1<<64 - 8
+	many := ipc.SQE{Op: ipc.OpBytes, InlineLen: ipc.BytesPerEntry, Conn: c.link}
+	strange, none := many, many
+	strange.Conn++
+	none.InlineLen = 0
 	add := atomic(ipc.AtomicAdd, 8, 0, nil)
 	into := ipc.SQE{Op: ipc.OpRedirect, Conn: c.link, Key: c.key, Region: c.region, Len: 64}
 	flagged, nothing, beyond := into, into, into
@@ -72,6 +76,8 @@ func malformed(c *client) [][]ipc.SQE {
 		{three, three, three, three, three, three}, // 18, and the operation's own
 		{three, elsewhere}, {three, pieces(1, c.link+1)}, {three, inline}, {three, add[0]}, {three, into},
 		{three, {Op: ipc.OpCredit, Conn: c.link, Imm: 1}},
+		{none}, {many, elsewhere}, {many, strange}, {many, write}, {many, three}, {three, many}, {many, add[0]},
+		slices.Repeat([]ipc.SQE{many}, ipc.BytesEntries), {many, {Op: ipc.OpCredit, Conn: c.link, Imm: 1}},
 		{flagged}, {nothing}, {beyond}, {{Op: ipc.OpEndRedirect, Conn: c.link, Token: 1, Len: 1}},
 		{{Op: ipc.OpAim, Conn: c.link, Imm: ipc.Words + 1}}, {three, {Op: ipc.OpAim, Conn: c.link, Imm: 1}},
 		{named}, {early}, {three, compose}, {compose, far},

@@ -49,6 +49,10 @@ type sender struct {
 // timedSize is the message size from which each operation is timed. Reading the clock twice costs some 80 ns.
 const timedSize = 4096
 
+// mostInline is the size up to which messages go inline: it is what one entry of the queue carries. Longer ones would
+// take several.
+const mostInline = 24
+
 // newSender prepares a sender; nothing is allocated while it runs.
 func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
 	d := &sender{
@@ -66,7 +70,7 @@ func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Sp
 		d.every = 1
 	}
 	d.inline = (work.Kind == edge.Write || work.Kind == edge.Send) && s.Pieces == 0 && s.Size > 0 &&
-		s.Size <= edge.MaxInline
+		s.Size <= mostInline
 	size := 1
 	for size < d.depth {
 		size *= 2

@@ -168,6 +168,11 @@ struct abi_pieces { /* A6.14 */
 	uint64_t zero3;
 	struct abi_piece piece[ABI_IN_ENTRY];
 };
+struct abi_bytes { /* A6.19 */
+	uint8_t op, zero, count, zero2;
+	uint32_t conn;
+	uint8_t bytes[ABI_BYTES_IN_ENTRY];
+};
 struct abi_cqe { /* A6.11 */
 	uint8_t kind, status;
 	uint16_t flags;
@@ -176,7 +181,7 @@ struct abi_cqe { /* A6.11 */
 	uint32_t imm, length;
 	uint64_t offset;
 };
-_Static_assert(sizeof(struct abi_pieces) == ABI_SQE_SIZE && sizeof(struct abi_sqe) == ABI_SQE_SIZE &&
-               sizeof(struct abi_cqe) == ABI_CQE_SIZE, "A6.6, A6.11");
+_Static_assert(sizeof(struct abi_pieces) == ABI_SQE_SIZE && sizeof(struct abi_bytes) == ABI_SQE_SIZE &&
+               sizeof(struct abi_sqe) == ABI_SQE_SIZE && sizeof(struct abi_cqe) == ABI_CQE_SIZE, "A6.6, A6.11");
 
 #endif

@@ -10,6 +10,8 @@ enum { /* A2.2, A3.7, A10.1 */
 	ABI_MAX_DEPTH = 65536,
 	ABI_CREDIT = 256,
 	ABI_INLINE = 24,
+	ABI_BYTES = 1024,
+	ABI_BYTES_IN_ENTRY = 56,
 	ABI_PIECES = 16,
 	ABI_IN_ENTRY = 3,
 	ABI_WORDS = 64,
@@ -63,6 +65,8 @@ enum { /* A6.6: op */
 	ABI_OP_COMMIT = 13,
 	ABI_OP_DISCARD = 14,
 	ABI_OP_AIM = 15,
+	ABI_OP_BYTES = 16,
+	ABI_OP_RESUME = 17,
 };
 
 enum { /* A6.11: kind */

@@ -170,6 +170,8 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_WORDS ((uint64_t)1 << 13)   /* edge_word_open */
 #define EDGE_FEATURE_OVERLAP ((uint64_t)1 << 14) /* EDGE_OVERLAP */
 #define EDGE_FEATURE_EARLY ((uint64_t)1 << 16)   /* edge_request_post, edge_request_serve */
+#define EDGE_FEATURE_BYTES ((uint64_t)1 << 17)   /* work with more than 24 bytes inline */
+#define EDGE_FEATURE_RESUME ((uint64_t)1 << 18)  /* edge_conn_resume */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -253,18 +255,18 @@ EDGE_API void edge_remote_free(edge_remote *remote);
 EDGE_API uint64_t edge_remote_size(const edge_remote *remote);
 EDGE_API int edge_remote_perm(const edge_remote *remote);
 
-/* Domains: memory that the peers of many connections reach by the same keys, as the protection domain of libibverbs is.
- * A domain is any number of the program's but 0. A connection belongs to it from its beginning on (edge_dial_options,
- * edge_request_join), is best ordered, and stops: after an operation of the peer that this node refused it refuses all
- * later ones (EDGE_ERR_STOPPED).
- *
+/* Domains (EDGE_FEATURE_DOMAINS): memory that peers of many connections reach by the same keys, as a protection domain
+ * of libibverbs is. A domain is any number of the program's but 0. A connection belongs to it from its beginning on
+ * (edge_dial_options, edge_request_join), is best ordered, and stops: after an operation of the peer that this node
+ * refused it refuses all later ones (EDGE_ERR_STOPPED). One that the own daemon has no room for (EDGE_ERR_QUOTA) takes
+ * along those behind it, until edge_conn_resume: then all may be posted again (EDGE_FEATURE_RESUME).
  * edge_share lets the peers of domain access size bytes from off by *key, whose upper half is high and whose lower half
  * is drawn. They name the memory by addresses from base on (work.key, work.remote_off); nobody but the caller tells
- * them. For atomics base and the memory agree modulo 8. When edge_unshare returns 0 no access follows.
- * Both need EDGE_FEATURE_DOMAINS. */
+ * them. For atomics base and the memory agree modulo 8. When edge_unshare returns 0 no access follows. */
 EDGE_API int edge_share(edge_region *region, uint32_t domain, int perm, size_t off, size_t size, uint32_t high,
                         uint64_t base, uint64_t *key, int timeout_ms);
 EDGE_API int edge_unshare(edge_device *dev, uint64_t key, int timeout_ms);
+EDGE_API int edge_conn_resume(edge_conn *conn);
 
 /* --- connections --- */
 
@@ -369,7 +371,7 @@ enum {
 	EDGE_FORWARD_FENCE = 2,  /* later operations of the connection take effect after this one */
 	EDGE_NOTIFY = 4,         /* once a write or atomic is complete the owner is notified, with imm; a send has imm */
 	EDGE_LOCAL_DONE = 8,     /* a write is done once its local bytes may change; edge_conn_late tells of failures */
-	EDGE_MAX_INLINE = 24,
+	EDGE_MAX_INLINE = 1024,  /* with EDGE_FEATURE_BYTES; else 24. Beyond 24 each 56 bytes take a place of the queue */
 	EDGE_MAX_PIECES = 16
 };
 #define EDGE_MAX_MESSAGE ((size_t)1 << 31) /* bytes */

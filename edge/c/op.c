@@ -204,6 +204,18 @@ static void put_pieces(edge_device *d, edge_conn *c, const edge_work *w, uint32_
 	}
 }
 
+/* Writes the entries that precede an operation with more bytes than fit into its own (A6.19). */
+static void put_bytes(edge_device *d, const edge_conn *c, const edge_work *w)
+{
+	for (uint32_t at = 0, end = w->inline_size - ABI_INLINE; at < end;) {
+		struct abi_bytes e = { .op = ABI_OP_BYTES, .conn = c->id };
+		e.count = (uint8_t)(end - at < ABI_BYTES_IN_ENTRY ? end - at : ABI_BYTES_IN_ENTRY);
+		memcpy(e.bytes, (const char *)w->inline_data + at, e.count);
+		ring_put(d->ring, &e);
+		at += e.count;
+	}
+}
+
 /* Gives checked work a slot and writes it to the ring, where the caller saw room for it. */
 int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *e, edge_op *op)
 {
@@ -232,6 +244,8 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 	atomic_store_explicit(&s->gen, gen, memory_order_relaxed);
 	if (w->npieces > 1)
 		put_pieces(d, c, w, i);
+	if (w->inline_size > ABI_INLINE)
+		put_bytes(d, c, w);
 	e->token = key(i, gen);
 	ring_put(d->ring, e);
 	if (op != NULL)

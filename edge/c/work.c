@@ -29,19 +29,36 @@ static int check_pieces(const edge_device *d, const edge_work *w)
 	return err;
 }
 
+/* How many places of the submission ring work takes. */
+static uint32_t entries(const edge_work *w)
+{
+	if (w->inline_size > ABI_INLINE)
+		return 1 + (w->inline_size - ABI_INLINE + ABI_BYTES_IN_ENTRY - 1) / ABI_BYTES_IN_ENTRY;
+	return 1 + (w->npieces > 1 ? (w->npieces - 1 + ABI_IN_ENTRY - 1) / ABI_IN_ENTRY : 0);
+}
+
+static int check_inline(const edge_device *d, const edge_work *w)
+{
+	if (w->inline_size > EDGE_MAX_INLINE)
+		return fail(EDGE_ERR_INVALID, "work.inline_size is above EDGE_MAX_INLINE; use a region");
+	if (w->inline_size <= ABI_INLINE)
+		return 0;
+	if (entries(w) > d->ring->sq_entries)
+		return fail(EDGE_ERR_INVALID, "work.inline_size is more than the queue holds; use a region");
+	return check_feature(d, EDGE_FEATURE_BYTES, "more than 24 bytes inline");
+}
+
 /* Checks the local memory of work that is no atomic, and says how many bytes it is. */
 static int check_local(const edge_device *d, const edge_work *w, size_t *n)
 {
 	*n = w->inline_size > 0 ? w->inline_size : w->size;
-	if (w->inline_size > EDGE_MAX_INLINE)
-		return fail(EDGE_ERR_INVALID, "work.inline_size is above EDGE_MAX_INLINE; use a region");
 	if (w->npieces > 0) {
 		int err = check_pieces(d, w);
 		for (uint32_t i = 0; err == 0 && i < w->npieces; i++)
 			*n += w->pieces[i].size;
 		return err;
 	}
-	return w->inline_size > 0 ? 0 : check_range(d, w->local, w->local_off, w->size);
+	return w->inline_size > 0 ? check_inline(d, w) : check_range(d, w->local, w->local_off, w->size);
 }
 
 static int check_remote(const edge_conn *c, const edge_work *w, size_t n, int perm)
@@ -62,8 +79,9 @@ static int check_remote(const edge_conn *c, const edge_work *w, size_t n, int pe
 static void encode_local(const edge_work *w, struct abi_sqe *e)
 {
 	if (w->inline_size > 0) {
-		e->inline_len = (uint8_t)w->inline_size;
-		memcpy(e->u.bytes, w->inline_data, w->inline_size);
+		uint32_t own = w->inline_size < ABI_INLINE ? w->inline_size : ABI_INLINE;
+		e->inline_len = (uint8_t)own;
+		memcpy(e->u.bytes, (const char *)w->inline_data + w->inline_size - own, own);
 		return;
 	}
 	edge_piece last = { w->local, w->local_off, w->size };
@@ -177,12 +195,6 @@ int work_encode(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 	case EDGE_ATOMIC: return encode_atomic(c, w, e);
 	}
 	return fail(EDGE_ERR_INVALID, "work.kind is %d; choose one of enum edge_kind", w->kind);
-}
-
-/* How many places of the submission ring work takes. */
-static uint32_t entries(const edge_work *w)
-{
-	return 1 + (w->npieces > 1 ? (w->npieces - 1 + ABI_IN_ENTRY - 1) / ABI_IN_ENTRY : 0);
 }
 
 /* Checks a buffer for messages of c, or of the connections of a queue, and writes it to the ring (A7.17). */

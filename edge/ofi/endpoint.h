@@ -45,6 +45,8 @@ struct header { uint8_t kind, flags; uint16_t status; uint32_t id; uint64_t size
 
 enum sort { TELL, ASK, ANSWER }; /* what the peer does not answer; what it does; what answers it */
 
+enum { SMALL = 24 }; /* bytes that libedge takes inline in one place of its queue */
+
 struct op {
 	struct work work;
 	struct op *next;
@@ -65,7 +67,7 @@ struct op {
 	struct span from;
 	struct mr *local[IOVS]; /* what it lies in, as the program says; NULL: unknown */
 	struct stage *stage;    /* registered memory that has it meanwhile */
-	char small[EDGE_MAX_INLINE];
+	char small[SMALL];
 	uint64_t was;           /* the result of an atomic of libedge */
 	uint64_t left;  /* bytes of payload to send */
 	uint32_t head;  /* bytes of the header that are sent */

@@ -131,7 +131,7 @@ static int local(struct ep *e, struct op *op, edge_work *w, edge_piece *pieces)
 {
 	struct fabric *f = e->d->f;
 	bool reads = op->h.kind == K_READ;
-	if (!reads && op->h.size <= EDGE_MAX_INLINE) {
+	if (!reads && op->h.size <= SMALL) {
 		span_copy(op->from, op->small, op->h.size, false);
 		span_set(&op->from, &(struct iovec){ op->small, op->h.size }, 1);
 		w->inline_data = op->small;

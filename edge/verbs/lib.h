@@ -65,7 +65,8 @@
 
 enum {
 	MAX_SGE = 8,          /* pieces of a work request */
-	MAX_INLINE = 512,     /* bytes */
+	MAX_INLINE = 1024,    /* bytes */
+	MIN_INLINE = 64,      /* of who asks for none */
 	MAX_WR = 1 << 14,     /* work requests on a queue; what the daemon has no room for waits here */
 	MAX_QP = 1 << 12,     /* of a process: the lower bits of their numbers */
 	MAX_MESSAGE = 1 << 30,

@@ -311,7 +311,8 @@ static bool look(void)
 			look_at_dial(qps[i]);
 	if (retrying)
 		look_at_retries();
-	return peers_look() || n == AT_ONCE || beginning > 0 || retrying;
+	bool waits = sends_look();
+	return peers_look() || waits || n == AT_ONCE || beginning > 0 || retrying;
 }
 
 int links_open(void)

@@ -101,15 +101,13 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	struct qp *q = calloc(1, sizeof *q);
 	if (q == NULL)
 		return NULL;
-	if (a->cap.max_inline_data < EDGE_MAX_INLINE)
-		a->cap.max_inline_data = EDGE_MAX_INLINE;
+	if (a->cap.max_inline_data < MIN_INLINE)
+		a->cap.max_inline_data = MIN_INLINE;
 	a->cap.max_send_wr = ring_size(a->cap.max_send_wr);
 	a->cap.max_recv_wr = a->srq != NULL ? 0 : ring_size(a->cap.max_recv_wr);
 	a->cap.max_send_sge = a->cap.max_recv_sge = MAX_SGE;
 	q->init = *a;
-	q->sq.room = a->cap.max_send_wr;
-	q->sq.ring = calloc(q->sq.room, sizeof *q->sq.ring);
-	bool ok = recv_open(q, a->cap.max_recv_wr) && q->sq.ring != NULL;
+	bool ok = recv_open(q, a->cap.max_recv_wr);
 	q->srq = (struct srq *)a->srq;
 	q->qp = (struct ibv_qp){ .context = pd->context, .qp_context = a->qp_context, .pd = pd, .send_cq = a->send_cq,
 		.recv_cq = a->recv_cq, .srq = a->srq, .state = IBV_QPS_RESET, .qp_type = a->qp_type };
@@ -117,7 +115,7 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	pthread_cond_init(&q->qp.cond, NULL);
 	lock();
 	int err = ud ? peers_open() : 0;
-	ok = ok && err == 0 && number(q);
+	ok = ok && err == 0 && send_open(q) && number(q);
 	if (ok) {
 		((struct pd *)pd)->refs++;
 		((struct cq *)a->send_cq)->users++;
@@ -132,6 +130,7 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	if (err != 0)
 		say("no queue pair for datagrams: %s", edge_message(err));
 	free(q->sq.ring);
+	free(q->sq.inlines);
 	free(q->rq.all);
 	free(q);
 	errno = ENOMEM;
@@ -211,6 +210,7 @@ static bool reset(struct qp *q)
 		if (q->sq.ring[i % q->sq.room].pending == 0)
 			send_drop(&q->sq.ring[i % q->sq.room]);
 	q->sq.head = q->sq.next = q->sq.tail = 0;
+	q->sq.refused = false;
 	rq_reset(&q->rq);
 	cq_forget((struct cq *)q->qp.send_cq, q->qp.qp_num);
 	cq_forget((struct cq *)q->qp.recv_cq, q->qp.qp_num);
@@ -271,6 +271,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 		return 0; /* libedge may name it yet */
 	free(q->batch);
 	free(q->sq.ring);
+	free(q->sq.inlines);
 	free(q->rq.all);
 	free(q);
 	return 0;

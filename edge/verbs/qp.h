@@ -20,10 +20,11 @@ struct send {
 	uint8_t opcode, nsge;
 	bool signaled, solicited, fenced, done, half; /* half: of two operations the first is posted */
 	bool inlined;
+	bool refused;          /* by the daemon, for want of room: it is posted again */
 	int err;               /* 0, an enum ibv_wc_status, or an error of libedge */
 	struct stage *stage;   /* has the bytes; NULL: they are in sge's memory, or in bytes */
 	struct ibv_sge sge[MAX_SGE];
-	char bytes[EDGE_MAX_INLINE];
+	char *bytes;           /* room for as many as go inline */
 };
 
 /* A buffer of a receive queue. */
@@ -44,8 +45,13 @@ struct recv {
 /* [tail, next) are libedge's, [next, head) wait. */
 struct sq { /* answers: reads and atomics under way */
 	struct send *ring;
+	char *inlines;         /* in_ring bytes of each */
+	uint32_t in_ring;      /* inline bytes of a work request that libedge takes inline; more are in a stage */
 	unsigned room, head, next, tail, answers;
 	bool busy;
+	bool refused;          /* some were, from `again` on, and so will be what libedge has yet of those behind it */
+	unsigned again;
+	int64_t until;         /* ms: when they are posted again */
 };
 
 /* A receive queue: what is not unused and not libedge's waits. */
@@ -103,10 +109,12 @@ struct ah;
 void ah_put(struct ah *h); /* ah.c: one reference less; NULL is none */
 
 /* send.c */
+bool send_open(struct qp *q); /* its queue, as q->init says; false: there is no memory */
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad); /* unlocked */
 void send_issue(struct qp *q);  /* gives libedge what waits */
 void send_retire(struct qp *q); /* reports what is done, in order */
 void send_flush(struct qp *q);
+bool sends_look(void); /* posts again what was refused; returns whether some waits yet */
 void send_drop(struct send *s);  /* frees what it has */
 
 /* recv.c */

@@ -16,11 +16,33 @@ static const uint8_t completes_as[] = { [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ, [IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD };
 
+enum { OLD_INLINE = 24 }; /* bytes that a daemon takes without EDGE_FEATURE_BYTES */
 enum { RNR_US = 20000 }; /* how long a send waits for a receive at least: the peer's credit takes a moment to come */
+
+enum { AGAIN_MS = 1 };
+static bool refusals; /* some queue pair has work requests that were refused */
+
+static bool resumes(void)
+{
+	return lib.dev != NULL && edge_device_features(lib.dev) & EDGE_FEATURE_RESUME;
+}
 
 static bool is_atomic(int opcode)
 {
 	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+bool send_open(struct qp *q)
+{
+	struct sq *sq = &q->sq;
+	const struct ibv_qp_cap *cap = &q->init.cap;
+	bool many = lib.dev != NULL && edge_device_features(lib.dev) & EDGE_FEATURE_BYTES;
+	uint32_t most = many ? EDGE_MAX_INLINE : OLD_INLINE;
+	sq->room = cap->max_send_wr;
+	sq->in_ring = is_ud(q) ? 0 : cap->max_inline_data < most ? cap->max_inline_data : most;
+	sq->ring = calloc(sq->room, sizeof *sq->ring);
+	sq->inlines = calloc(sq->room, sq->in_ring + 1);
+	return sq->ring != NULL && sq->inlines != NULL;
 }
 
 void send_drop(struct send *s)
@@ -56,6 +78,10 @@ void send_retire(struct qp *q)
 
 void send_flush(struct qp *q)
 {
+	if (q->sq.refused) {
+		q->sq.refused = false;
+		q->sq.next = q->sq.again;
+	}
 	for (; q->sq.next != q->sq.head; q->sq.next++) {
 		struct send *s = &q->sq.ring[q->sq.next % q->sq.room];
 		s->err = s->err != 0 ? s->err : IBV_WC_WR_FLUSH_ERR;
@@ -71,6 +97,53 @@ static bool answered(const struct send *s)
 	return s->opcode == IBV_WR_RDMA_READ || is_atomic(s->opcode);
 }
 
+/* An operation was refused for want of room in the daemon: it waits, and what is behind it as well. Of a write with
+ * immediate the message alone may be refused. */
+static void refuse(struct qp *q, struct send *s, int kind)
+{
+	struct sq *sq = &q->sq;
+	if (!sq->refused) {
+		sq->refused = true;
+		for (sq->again = sq->tail; &sq->ring[sq->again % sq->room] != s; sq->again++)
+			;
+	}
+	s->half = kind == EDGE_TELL && !s->refused;
+	s->refused = true;
+	sq->until = now_ms() + AGAIN_MS;
+	if (!refusals)
+		wake_thread();
+	refusals = lib.starved = true;
+}
+
+/* Begins anew with what was refused, if libedge has nothing of it any more. */
+static bool again(struct qp *q)
+{
+	struct sq *sq = &q->sq;
+	for (unsigned i = sq->again; i != sq->head; i++)
+		if (sq->ring[i % sq->room].pending > 0)
+			return false;
+	if (now_ms() < sq->until || edge_conn_resume(q->link.conn) == EDGE_ERR_AGAIN)
+		return false;
+	for (unsigned i = sq->again; i != sq->head; i++)
+		sq->ring[i % sq->room].refused = false;
+	sq->refused = false;
+	sq->next = sq->again;
+	return true;
+}
+
+bool sends_look(void)
+{
+	if (!refusals)
+		return false;
+	refusals = false;
+	for (int i = 0; i < MAX_QP; i++)
+		if (qps[i] != NULL && qps[i]->sq.refused) {
+			send_issue(qps[i]);
+			refusals |= qps[i]->sq.refused;
+		}
+	return refusals;
+}
+
 /* An operation of libedge has ended. */
 static void sent(struct work *w, const edge_completion *c)
 {
@@ -78,9 +151,11 @@ static void sent(struct work *w, const edge_completion *c)
 	struct qp *q = s->qp;
 	q->pending--;
 	q->sq.answers -= answered(s);
-	if (c->err != 0 && s->err == 0)
+	if (c->err == EDGE_ERR_QUOTA && q->qp.state == IBV_QPS_RTS && resumes())
+		refuse(q, s, c->kind);
+	else if (c->err != 0 && s->err == 0)
 		s->err = c->err;
-	if (--s->pending == 0 && !s->half) {
+	if (--s->pending == 0 && !s->half && !s->refused) {
 		s->done = true;
 		if (s->err == 0 && is_atomic(s->opcode))
 			sge_in(PD(q), s->sge, s->nsge, (char *)&s->result, 8);
@@ -207,6 +282,8 @@ void send_issue(struct qp *q)
 	struct sq *sq = &q->sq;
 	if (sq->busy || (q->link.state != LINKED && q->link.state != BROKEN && !is_ud(q)))
 		return;
+	if (sq->refused && q->link.state == LINKED && !again(q))
+		return;
 	sq->busy = true; /* what fails on the way leads here again */
 	while (sq->next != sq->head && q->qp.state == IBV_QPS_RTS) {
 		struct send *s = &sq->ring[sq->next % sq->room];
@@ -237,7 +314,7 @@ static int take_inline(struct send *s, const struct ibv_send_wr *wr)
 		n += wr->sg_list[i].length;
 	if (n > s->qp->init.cap.max_inline_data)
 		return EINVAL;
-	if (before + n > sizeof s->bytes && (s->stage = stage_get(before + n)) == NULL)
+	if ((before > 0 || n > s->qp->sq.in_ring) && (s->stage = stage_get(before + n)) == NULL)
 		return ENOMEM;
 	char *to = s->stage != NULL ? s->stage->bytes + before : s->bytes;
 	for (int i = 0; i < wr->num_sge; to += wr->sg_list[i++].length)
@@ -262,7 +339,8 @@ static int enter(struct qp *q, const struct ibv_send_wr *wr)
 	if (is_ud(q) && ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || wr->wr.ud.ah == NULL))
 		return EINVAL;
 	struct send *s = &sq->ring[sq->head % sq->room];
-	*s = (struct send){ .work.done = sent, .qp = q, .wr_id = wr->wr_id, .opcode = (uint8_t)wr->opcode,
+	*s = (struct send){ .bytes = sq->inlines + (size_t)(sq->head % sq->room) * sq->in_ring, .work.done = sent,
+		.qp = q, .wr_id = wr->wr_id, .opcode = (uint8_t)wr->opcode,
 		.nsge = (uint8_t)wr->num_sge, .imm = wr->imm_data, .fenced = wr->send_flags & IBV_SEND_FENCE,
 		.solicited = wr->send_flags & IBV_SEND_SOLICITED,
 		.signaled = q->init.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) };

@@ -24,13 +24,16 @@ const (
 	FeatureWords    Features = 1 << 13
 	FeatureOverlap  Features = 1 << 14
 	FeatureEarly    Features = 1 << 16
+	FeatureBytes    Features = 1 << 17
+	FeatureResume   Features = 1 << 18
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
 	ClientFeatures Features = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal |
-		FeatureRedirect | FeatureEager | FeatureHeap | FeatureScatter | FeatureOverlap | FeatureEarly
-	AllFeatures Features = FeatureMemory | FeatureDomains | FeatureWords | ClientFeatures
+		FeatureRedirect | FeatureEager | FeatureHeap | FeatureScatter | FeatureOverlap | FeatureEarly |
+		FeatureBytes
+	AllFeatures Features = FeatureMemory | FeatureDomains | FeatureWords | FeatureResume | ClientFeatures
 )
 
 // FeatureBits has every feature.
@@ -51,6 +54,9 @@ var FeatureBits = [...]Bit{
 	{uint64(FeatureWords), "WORDS", "EDGE_FEATURE_WORDS", "op 15: threads sleep on words of their own (A8.7)"},
 	{uint64(FeatureOverlap), "OVERLAP", "EDGE_FEATURE_OVERLAP", "dial takes flag bit 1 (A5.6)"},
 	{uint64(FeatureEarly), "EARLY", "EDGE_FEATURE_EARLY", "receive and join before accept (A7.17)"},
+	{uint64(FeatureBytes), "BYTES", "EDGE_FEATURE_BYTES", "submissions of op 16: more than 24 bytes inline (A6.19)"},
+	{uint64(FeatureResume), "RESUME", "EDGE_FEATURE_RESUME",
+		"op 17: operations behind one beyond limits.ops_per_user are refused, too (A7.20)"},
 }
 
 // Limits that both sides of the rings and the control socket keep. Sizes are in bytes.
@@ -65,11 +71,16 @@ const (
 	NotifyCredit = 256
 
 	MaxInline = 24 // that a submission carries by value (A6.6)
+	// MaxBytes is how many an operation carries by value (A6.19): BytesPerEntry in each of the entries OpBytes before
+	// it, and the last in its own.
+	MaxBytes      = 1024
+	BytesPerEntry = 56
+	BytesEntries  = 1 + (MaxBytes-MaxInline+BytesPerEntry-1)/BytesPerEntry // of the longest
 	// MaxPieces is how many pieces of local memory an operation can have (A6.14): up to MaxPieces-1 of entries OpPieces
 	// before it, each with up to PiecesPerEntry, and its own, the last.
 	MaxPieces      = 16
 	PiecesPerEntry = 3
-	// MaxEntries is how many entries an operation takes at most.
+	// MaxEntries is how many entries an operation in pieces takes at most.
 	MaxEntries = 1 + (MaxPieces-1+PiecesPerEntry-1)/PiecesPerEntry
 
 	Words = 64 // on which threads of a client can sleep (A8.7)
@@ -100,7 +111,9 @@ var Limits = [...]Limit{
 	{"MIN_DEPTH", "", MinDepth, "operations in flight, at least"},
 	{"MAX_DEPTH", "", MaxDepth, "operations in flight, at most"},
 	{"CREDIT", "", NotifyCredit, "notifications of a connection without credit"},
-	{"INLINE", "EDGE_MAX_INLINE", MaxInline, "bytes inline in a submission"},
+	{"INLINE", "", MaxInline, "bytes inline in a submission"},
+	{"BYTES", "EDGE_MAX_INLINE", MaxBytes, "bytes inline of an operation, with op 16"},
+	{"BYTES_IN_ENTRY", "", BytesPerEntry, "of them in an entry of op 16"},
 	{"PIECES", "EDGE_MAX_PIECES", MaxPieces, "pieces of local memory of an operation"},
 	{"IN_ENTRY", "", PiecesPerEntry, "pieces in an entry of op 8"},
 	{"WORDS", "", Words, "words on which threads sleep"},

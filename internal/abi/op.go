@@ -25,8 +25,10 @@ const (
 	OpCommit      Op = 13
 	OpDiscard     Op = 14
 	OpAim         Op = 15
+	OpBytes       Op = 16
+	OpResume      Op = 17
 
-	opNumbers = 16 // more than the largest
+	opNumbers = 18 // more than the largest
 )
 
 // OpInfo is what the register knows of an operation.
@@ -60,6 +62,9 @@ var Ops = [...]OpInfo{
 	{OpCommit, "commit", FeatureEager, "", "its first bytes are an operation (A6.17); no completion of its own"},
 	{OpDiscard, "discard", FeatureEager, "", "it is dropped (A6.17); no completion of its own"},
 	{OpAim, "aim", FeatureWords, "", "events of the connection wake the thread on word `imm` (A8.7); no completion"},
+	{OpBytes, "bytes", FeatureBytes, "", "inline bytes that the next operation begins with (A6.19); no completion"},
+	{OpResume, "resume", FeatureResume, "",
+		"operations of the connection are no longer refused (A7.20); no completion"},
 }
 
 var opFeature = func() (t [opNumbers]Features) {

@@ -47,6 +47,8 @@ func FuzzSubmissions(f *testing.F) {
 	f.Add(entry(ipc.SQE{Op: ipc.OpCredit, Imm: 1}, 1))
 	f.Add(append(entry(ipc.SQE{Op: ipc.OpReceive, Len: 64, Token: 3}, 5),
 		entry(ipc.SQE{Op: ipc.OpSend, InlineLen: 8, RemoteOff: 1 << 20, Token: 4}, 1)...))
+	f.Add(append(entry(ipc.SQE{Op: ipc.OpBytes, InlineLen: ipc.BytesPerEntry}, 1),
+		entry(ipc.SQE{Op: ipc.OpWrite, InlineLen: 24, Token: 5}, 3)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		c, mem := raw(t, b, 64)
 		defer c.close()

@@ -118,7 +118,8 @@ func attach(t testing.TB, e *Embedded, depth int) *testClient {
 // hello gets the rings and starts receiving messages.
 func (c *testClient) hello(depth int) error {
 	hello := ipc.Hello(depth)
-	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages|ipc.FeatureEager|ipc.FeatureGather|ipc.FeatureScatter
+	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages|ipc.FeatureEager|ipc.FeatureGather|
+		ipc.FeatureScatter|ipc.FeatureBytes
 	rings, err := c.greet(hello)
 	if err == nil {
 		unix.Close(rings)

@@ -16,7 +16,7 @@ func TestAtomicOperands(t *testing.T) {
 	e, op := ipc.SQE{}, engine.Op{}
 	e.SetAtomic(ipc.AtomicCAS, 4, 5, 6)
 	op.SetAtomic(engine.Atomic{Func: wire.AtomicCAS, Size: 4, Operand: 5, Compare: 6})
-	if e.Inline != op.Data {
+	if [ipc.MaxInline]byte(e.Inline[:]) != op.Data {
 		t.Errorf("operands are % x in the ABI and % x in the engine", e.Inline, op.Data)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
@@ -116,4 +117,31 @@ func TestTell(t *testing.T) {
 	s.must("both ends", time.Second, s.all(0, 2))
 	s.wantStatus(0, 2, engine.OK)
 	s.wantStatus(0, 1, engine.StatusNoBuffer)
+}
+
+// Clause 22.4: a send's time begins when those before it wait no more. So one that finds a buffer for each in its own
+// time is not given up, however long all together wait; the one that does not takes along what is behind it.
+func TestPatienceInTurn(t *testing.T) {
+	const each = 50 * time.Millisecond
+	s := newShared(t)
+	s.n[0].e.SetDomain(s.c[0], regmem.Domain(1, 1))
+	for token := uint64(1); token <= 6; token++ {
+		op := send(token, []byte{byte(token)})
+		op.Patience = uint64(each)
+		s.submit(0, s.c[0], op)
+	}
+	var began mono.Time // of the fifth's turn, or a little earlier
+	for token := 1; token <= 4; token++ {
+		s.rest(each * 4 / 5)
+		began = s.now
+		s.post(1, s.c[1], 0, uint64(token), 8)
+		s.must("a buffer's message", time.Second, s.all(0, token))
+		s.wantStatus(0, uint64(token), engine.OK)
+	}
+	s.must("the end of the fifth", time.Second, s.all(0, 6))
+	if took := s.now.Sub(began); took < each || took > each+each/2 {
+		t.Errorf("it waited %v of %v", took, each)
+	}
+	s.wantStatus(0, 5, engine.StatusNoBuffer)
+	s.wantStatus(0, 6, engine.StatusStopped)
 }

@@ -68,6 +68,8 @@ const (
 	FeatureWords    = abi.FeatureWords
 	FeatureOverlap  = abi.FeatureOverlap
 	FeatureEarly    = abi.FeatureEarly
+	FeatureBytes    = abi.FeatureBytes
+	FeatureResume   = abi.FeatureResume
 	ClientFeatures  = abi.ClientFeatures
 	AllFeatures     = abi.AllFeatures
 
@@ -77,6 +79,9 @@ const (
 	MaxDepth       = abi.MaxDepth
 	NotifyCredit   = abi.NotifyCredit
 	MaxInline      = abi.MaxInline
+	MaxBytes       = abi.MaxBytes
+	BytesPerEntry  = abi.BytesPerEntry
+	BytesEntries   = abi.BytesEntries
 	MaxPieces      = abi.MaxPieces
 	PiecesPerEntry = abi.PiecesPerEntry
 	MaxEntries     = abi.MaxEntries
@@ -103,6 +108,8 @@ const (
 	OpCommit      = abi.OpCommit
 	OpDiscard     = abi.OpDiscard
 	OpAim         = abi.OpAim
+	OpBytes       = abi.OpBytes
+	OpResume      = abi.OpResume
 
 	FlagBackwardFence = abi.FlagBackwardFence
 	FlagForwardFence  = abi.FlagForwardFence

@@ -23,6 +23,12 @@ func FuzzSQE(f *testing.F) {
 	f.Add(append([]byte(nil), b[:]...))
 	EncodeSQE(b[:], &SQE{Op: OpPieces, InlineLen: 2, Conn: 1, Pieces: [PiecesPerEntry]Piece{{1, 2, 3}, {4, 5, 6}}})
 	f.Add(append([]byte(nil), b[:]...))
+	bytes := theBytes(BytesPerEntry)
+	EncodeSQE(b[:], &bytes)
+	f.Add(append([]byte(nil), b[:]...))
+	bytes = theBytes(1)
+	EncodeSQE(b[:], &bytes)
+	f.Add(append([]byte(nil), b[:]...))
 	EncodeSQE(b[:], &SQE{Op: OpSend, Flags: FlagNotify, Conn: 1, Imm: 2, Region: 3, Token: 4,
 		RemoteOff: ^uint64(0), Len: 8})
 	f.Add(append([]byte(nil), b[:]...))
@@ -44,7 +50,11 @@ func FuzzSQE(f *testing.F) {
 		if string(out[:]) != string(in[:SQESize]) {
 			t.Fatalf("decoded %x\nencoded %x", in[:SQESize], out)
 		}
-		if e.LocalOff+e.Len < e.LocalOff || e.InlineLen > MaxInline {
+		most := uint8(MaxInline)
+		if e.Op == OpBytes {
+			most = BytesPerEntry
+		}
+		if e.LocalOff+e.Len < e.LocalOff || e.InlineLen > most {
 			t.Fatalf("accepted %+v", e)
 		}
 	})

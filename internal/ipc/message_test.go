@@ -115,14 +115,14 @@ func ringGolden(t *testing.T, got *strings.Builder) {
 	for _, e := range append([]SQE{
 		{Op: OpWrite, Flags: 7, Conn: 1, Imm: 2, Region: 3, Token: 4, Key: 5, RemoteOff: 6, LocalOff: 7, Len: 8},
 		{Op: OpRead, InlineLen: 0, Conn: 1, Region: 3, Token: 4, Key: 5, RemoteOff: 6, LocalOff: 7, Len: 8},
-		{Op: OpWrite, InlineLen: 3, Conn: 1, Token: 4, Key: 5, RemoteOff: 6, Inline: [MaxInline]byte{7, 8, 9}},
+		{Op: OpWrite, InlineLen: 3, Conn: 1, Token: 4, Key: 5, RemoteOff: 6, Inline: [BytesPerEntry]byte{7, 8, 9}},
 		{Op: OpCredit, Conn: 1, Imm: 2},
 		theAtomic(),
 		{Op: OpPieces, InlineLen: 3, Conn: 1, Pieces: [PiecesPerEntry]Piece{{2, 3, 4}, {5, 6, 7}, {8, 9, 10}}},
 		{Op: OpSend, Flags: 7, Conn: 1, Imm: 2, Region: 3, Token: 4, RemoteOff: 6, LocalOff: 7, Len: 8},
 		{Op: OpReceive, Conn: 1, Region: 3, Token: 4, LocalOff: 7, Len: 8},
 		{Op: OpReceive, Key: 5, Region: 3, Token: 4, LocalOff: 7, Len: 8},
-	}, append(theEager(), theTell())...) {
+	}, append(theEager(), theTell(), theBytes(BytesPerEntry), theResume())...) {
 		EncodeSQE(b[:], &e)
 		fmt.Fprintf(got, "submission\n% x\n", b)
 	}

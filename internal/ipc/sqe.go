@@ -25,6 +25,8 @@ var ErrEntry = errors.New("ipc: malformed ring entry")
 // and with OpPieces 0 op | 1 zero | 2 pieces | 3 zero | 4 conn u32 | 8 zero u64, then for each of three pieces
 //
 //	16 region u32 | length u32 | offset u64
+//
+// and with OpBytes 0 op | 1 zero | 2 bytes | 3 zero | 4 conn u32 | 8 56 bytes of data, zero beyond their number.
 type SQE struct {
 	Op        Op
 	Flags     Flags
@@ -37,7 +39,7 @@ type SQE struct {
 	RemoteOff uint64
 	LocalOff  uint64
 	Len       uint64
-	Inline    [MaxInline]byte
+	Inline    [BytesPerEntry]byte   // of which only OpBytes has more than MaxInline
 	Pieces    [PiecesPerEntry]Piece // of OpPieces, the first InlineLen; for no other has it a meaning
 }
 
@@ -45,8 +47,13 @@ type SQE struct {
 func EncodeSQE(dst []byte, e *SQE) {
 	_ = dst[SQESize-1]
 	dst[0], dst[1], dst[2], dst[3] = uint8(e.Op), uint8(e.Flags), e.InlineLen, 0
-	if e.Op == OpPieces {
+	switch e.Op {
+	case OpPieces:
 		encodePieces(dst, e)
+		return
+	case OpBytes:
+		binary.LittleEndian.PutUint32(dst[4:], e.Conn)
+		copy(dst[8:SQESize], e.Inline[:])
 		return
 	}
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
@@ -70,8 +77,11 @@ func EncodeSQE(dst []byte, e *SQE) {
 func DecodeSQE(src []byte, e *SQE) error {
 	_ = src[SQESize-1]
 	e.Op, e.Flags, e.InlineLen = Op(src[0]), Flags(src[1]), src[2]
-	if e.Op == OpPieces {
+	switch e.Op {
+	case OpPieces:
 		return decodePieces(src, e)
+	case OpBytes:
+		return decodeBytes(src, e)
 	}
 	e.Conn = binary.LittleEndian.Uint32(src[4:])
 	e.Imm = binary.LittleEndian.Uint32(src[8:])
@@ -82,12 +92,13 @@ func DecodeSQE(src []byte, e *SQE) error {
 	if e.InlineLen != 0 {
 		e.Region, e.LocalOff, e.Len = 0, 0, 0
 		copy(e.Inline[:], src[40:SQESize])
+		clear(e.Inline[MaxInline:])
 	} else {
 		e.Region = binary.LittleEndian.Uint32(src[40:])
 		reserved |= binary.LittleEndian.Uint32(src[44:])
 		e.LocalOff = binary.LittleEndian.Uint64(src[48:])
 		e.Len = binary.LittleEndian.Uint64(src[56:])
-		e.Inline = [MaxInline]byte{}
+		clear(e.Inline[:])
 	}
 	if reserved != 0 {
 		return ErrEntry
@@ -110,6 +121,8 @@ func (e *SQE) check() error {
 		return e.checkEager()
 	case e.Op == OpAim:
 		return e.checkAim()
+	case e.Op == OpResume:
+		return e.checkResume()
 	case e.Op == OpReceive && (uint8(e.Flags)|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
 		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry

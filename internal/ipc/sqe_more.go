@@ -2,7 +2,7 @@ package ipc
 
 import "encoding/binary"
 
-// Submissions that belong to features: atomics, and the local memory of operations in pieces.
+// Submissions that belong to features: atomics, and what precedes an operation: its local memory in pieces, its bytes.
 
 // Of an atomic Inline has the function, its size in bytes, six zeros, the operand, and what AtomicCAS compares with.
 const (
@@ -13,7 +13,7 @@ const (
 // SetAtomic makes e an atomic of that function on size bytes.
 func (e *SQE) SetAtomic(f AtomicFunc, size int, operand, compare uint64) {
 	e.Op, e.InlineLen, e.Region, e.LocalOff, e.Len = OpAtomic, MaxInline, 0, 0, 0
-	e.Inline = [MaxInline]byte{byte(f), byte(size)}
+	e.Inline = [BytesPerEntry]byte{byte(f), byte(size)}
 	binary.LittleEndian.PutUint64(e.Inline[atomicOperand:], operand)
 	binary.LittleEndian.PutUint64(e.Inline[atomicCompare:], compare)
 }
@@ -63,6 +63,14 @@ func (e *SQE) checkAim() error {
 	return nil
 }
 
+// checkResume is check for OpResume, which names a connection and nothing else.
+func (e *SQE) checkResume() error {
+	if *e != (SQE{Op: e.Op, Conn: e.Conn, Pieces: e.Pieces}) {
+		return ErrEntry
+	}
+	return nil
+}
+
 func encodePieces(dst []byte, e *SQE) {
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	clear(dst[8:SQESize])
@@ -96,6 +104,21 @@ func decodePieces(src []byte, e *SQE) error {
 	}
 	if reserved != 0 {
 		return ErrEntry
+	}
+	return nil
+}
+
+func decodeBytes(src []byte, e *SQE) error {
+	*e = SQE{Op: OpBytes, InlineLen: e.InlineLen, Conn: binary.LittleEndian.Uint32(src[4:])}
+	n := int(e.InlineLen)
+	if n == 0 || n > BytesPerEntry || src[1]|src[3] != 0 {
+		return ErrEntry
+	}
+	copy(e.Inline[:], src[8:SQESize])
+	for _, b := range e.Inline[n:] {
+		if b != 0 {
+			return ErrEntry
+		}
 	}
 	return nil
 }

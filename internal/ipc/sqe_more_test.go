@@ -20,6 +20,14 @@ func thePieces(n int) SQE {
 	return e
 }
 
+func theBytes(n int) SQE {
+	e := SQE{Op: OpBytes, InlineLen: uint8(n), Conn: 7}
+	for i := range n {
+		e.Inline[i] = byte(i + 1)
+	}
+	return e
+}
+
 // theTell has each of its fields.
 func theTell() SQE {
 	return SQE{Op: OpTell, Flags: FlagBackwardFence | FlagForwardFence | FlagNotify, Conn: 1, Imm: 2, Token: 3,
@@ -28,6 +36,8 @@ func theTell() SQE {
 
 // theAim is of the last word.
 func theAim() SQE { return SQE{Op: OpAim, Conn: 1, Imm: Words} }
+
+func theResume() SQE { return SQE{Op: OpResume, Conn: 1} }
 
 // theEager is one entry of each operation of composed messages.
 func theEager() []SQE {
@@ -39,17 +49,21 @@ func theEager() []SQE {
 	}
 }
 
-// A6.13, A6.14, A6.17 and A6.18: entries come as they went, whatever the place of the ring had before.
+// A6.13, A6.14 and A6.17 to A6.19: entries come as they went, whatever the place of the ring had before.
 func TestFeatureEntries(t *testing.T) {
 	got := SQE{Op: OpWrite, InlineLen: 3, Token: 9, Pieces: [PiecesPerEntry]Piece{{9, 9, 9}, {9, 9, 9}, {9, 9, 9}}}
-	for _, e := range []SQE{thePieces(1), thePieces(2), thePieces(3)} {
+	for _, e := range []SQE{thePieces(1), theBytes(BytesPerEntry), thePieces(2), theBytes(1), thePieces(3),
+		{Op: OpWrite, InlineLen: 2, Inline: [BytesPerEntry]byte{1, 2}}} {
+		if e.Op == OpWrite { // whose place has pieces no more
+			got.Pieces = [PiecesPerEntry]Piece{}
+		}
 		var b [SQESize]byte
 		EncodeSQE(b[:], &e)
 		if err := DecodeSQE(b[:], &got); err != nil || got != e {
 			t.Errorf("sent %+v, got %+v, %v", e, got, err)
 		}
 	}
-	for _, e := range append(theEager(), theTell(), theAim()) {
+	for _, e := range append(theEager(), theTell(), theAim(), theResume()) {
 		var b [SQESize]byte
 		EncodeSQE(b[:], &e)
 		got = SQE{}
@@ -69,6 +83,7 @@ func TestFeatureEntries(t *testing.T) {
 // A6.7: malformed entries of features, and good ones of features that are not in force.
 func TestFeatureEntriesRefused(t *testing.T) {
 	atomic, pieces, eager, tell, aim := theAtomic(), thePieces(2), theEager(), theTell(), theAim()
+	bytes, resume := theBytes(2), theResume()
 	compose, wrote, commit, discard := &eager[0], &eager[1], &eager[2], &eager[3]
 	for name, c := range map[string]struct {
 		e *SQE
@@ -127,9 +142,9 @@ func TestFeatureEntriesRefused(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, e := range []*SQE{&atomic, &pieces, &tell, &aim, compose, wrote, commit, discard} {
+	for _, e := range []*SQE{&atomic, &pieces, &tell, &aim, &bytes, &resume, compose, wrote, commit, discard} {
 		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, FeatureEager, FeatureDomains,
-			FeatureWords, AllFeatures} {
+			FeatureWords, FeatureBytes, FeatureResume, AllFeatures} {
 			r := newRings(t, 8)
 			r.Allow(f)
 			sp, sc := r.SubmitProducer(), r.SubmitConsumer()
@@ -139,6 +154,33 @@ func TestFeatureEntriesRefused(t *testing.T) {
 			if want := f&e.Op.Feature() == 0; errors.Is(err, ErrEntry) != want {
 				t.Errorf("operation %d with features %#x: error %v", e.Op, f, err)
 			}
+		}
+	}
+}
+
+// A6.7: the same of bytes, and of what ends a refusal.
+func TestBytesRefused(t *testing.T) {
+	bytes, resume := theBytes(2), theResume()
+	for name, c := range map[string]struct {
+		e *SQE
+		f func(b []byte)
+	}{
+		"resume with flags":       {&resume, func(b []byte) { b[1] = 1 }},
+		"resume with a token":     {&resume, func(b []byte) { b[16] = 1 }},
+		"resume with a length":    {&resume, func(b []byte) { b[56] = 1 }},
+		"no byte":                 {&bytes, func(b []byte) { b[2] = 0 }},
+		"57 bytes":                {&bytes, func(b []byte) { b[2] = BytesPerEntry + 1 }},
+		"a byte beyond the count": {&bytes, func(b []byte) { b[2] = 1 }},
+		"the last, beyond it":     {&bytes, func(b []byte) { b[63] = 1 }},
+		"bytes with flags":        {&bytes, func(b []byte) { b[1] = 1 }},
+		"reserved of bytes":       {&bytes, func(b []byte) { b[3] = 1 }},
+	} {
+		var b [SQESize]byte
+		EncodeSQE(b[:], c.e)
+		c.f(b[:])
+		var e SQE
+		if err := DecodeSQE(b[:], &e); err != ErrEntry {
+			t.Errorf("%s: error %v", name, err)
 		}
 	}
 }

@@ -61,6 +61,7 @@ type submissions struct {
 	held        [sqBudget]ipc.SQE // private copies, validated by ipc, not yet all submitted
 	next, count int               // held[next:count] wait
 	pieces      pieces            // of the operation that comes next
+	bytes       inline            // likewise
 }
 
 // flying is a client's operations in flight.
@@ -85,7 +86,8 @@ type opSlot struct {
 	conn  *Conn
 	token uint64 // the client's own
 	list  *engine.Pieces
-	local bool // counted in Client.hidden
+	bytes *inlineBytes // it has more than fit into its entry
+	local bool         // counted in Client.hidden
 }
 
 // connState is how far a connection is from the client's point of view.
@@ -115,6 +117,8 @@ type Conn struct {
 	dials      bool                  // counted in client.dialing
 	inside     bool                  // Services knows who dialled
 	word       uint8                 // of the thread that its entries wake (ABI A8.7); 0: the doorbell is rung
+	stops      bool                  // what follows an operation beyond the user's quota is refused, too (A7.20)
+	refusing   bool                  // there was one, and OpResume has not come
 	parked     bool                  // has notifications and no credit: looked at again when credit comes
 	left       []engine.Notification // taken from the engine when the connection ended
 	farewell   *ipc.Message          // to send when left is delivered

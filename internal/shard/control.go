@@ -131,6 +131,7 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 	}
 	cn := s.newConn(c, id, connDialing)
 	cn.request, cn.peer, cn.dials = m.ID, m.Peer, true
+	cn.stops = m.Domain != 0 && c.Features&ipc.FeatureResume != 0
 	if s.eng.IsSelf(m.Peer) {
 		cn.inside = true
 		s.clients.offered.calls(engine.InsideToken(s.number, id), c.label.UID)
@@ -191,6 +192,7 @@ func (s *Shard) Accept(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, e
 			return nil, errNoDomains
 		}
 		s.eng.SetDomain(cn.id, regmem.Domain(uint32(cn.client.slot), m.Domain))
+		cn.stops = cn.client.Features&ipc.FeatureResume != 0
 	}
 	cn.client.backlog--
 	cn.state, cn.request = connAccepting, m.ID

@@ -21,14 +21,18 @@ const mostIdle = 4096
 
 // aside takes an entry that is no operation.
 func (s *Shard) aside(c *Client, e *ipc.SQE) error {
-	if e.Op == ipc.OpPieces {
+	bytes, pieces := c.taken.bytes.n > 0, c.taken.pieces.n > 0
+	switch {
+	case e.Op == ipc.OpPieces && !bytes:
 		return c.taken.pieces.add(e)
-	}
-	if c.taken.pieces.n > 0 {
+	case e.Op == ipc.OpBytes && !pieces:
+		return s.addBytes(&c.taken.bytes, e)
+	case bytes || pieces:
 		return ipc.ErrEntry
-	}
-	if e.Op == ipc.OpAim {
+	case e.Op == ipc.OpAim:
 		return s.aim(c, e)
+	case e.Op == ipc.OpResume:
+		return s.resume(c, e)
 	}
 	return s.credit(c, e)
 }
@@ -51,6 +55,11 @@ func (p *pieces) belongTo(e *ipc.SQE) bool {
 		return e.InlineLen == 0 && e.Conn == p.conn
 	}
 	return false
+}
+
+// fits reports whether e can follow the entries before it.
+func (t *submissions) fits(e *ipc.SQE) bool {
+	return (t.pieces.n == 0 || t.pieces.belongTo(e)) && (t.bytes.n == 0 || t.bytes.belongTo(e))
 }
 
 // takePieces makes the list of e, whose own range is the last piece.

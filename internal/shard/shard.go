@@ -55,6 +55,7 @@ type Shard struct {
 	ev        engine.Event            // scratch of PollEvent
 	op        engine.Op               // scratch of submit
 	idleLists []*engine.Pieces        // of operations in pieces, to be used again
+	idleBytes []*inlineBytes          // likewise, of operations with bytes in entries before them
 	pings     map[engine.ConnID]*Ping // dials that measure
 	garbage   garbage
 	copying   bool        // payloads are never received in their place

@@ -74,8 +74,8 @@ func (s *Shard) drainUser(now mono.Time, u *tenant, budget int) (worked bool) {
 // fewRefused is how many entries of a client that cannot be served end its turn.
 const fewRefused = 8
 
-// drainClient takes submissions of a client, sqBudget of them, to which the entries before them with their pieces are
-// not counted, and hands it notifications. It returns how many entries and notifications.
+// drainClient takes submissions of a client, sqBudget of them, to which the entries before them with their pieces or
+// bytes are not counted, and hands it notifications. It returns how many entries and notifications.
 func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 	last := c.flight.useless + fewRefused
 	for taken, more := 0, true; more && taken < sqBudget && work < sqBudget*ipc.MaxEntries; {
@@ -96,7 +96,7 @@ func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 				break
 			}
 			c.taken.next++
-			if e.Op != ipc.OpPieces {
+			if e.Op != ipc.OpPieces && e.Op != ipc.OpBytes {
 				taken++
 			}
 		}
@@ -114,10 +114,11 @@ func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 
 // submit passes one entry on. It returns false when the entry must wait, an error when the client must go.
 func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error) {
-	if e.Op == ipc.OpCredit || e.Op == ipc.OpPieces || e.Op == ipc.OpAim {
+	switch e.Op {
+	case ipc.OpCredit, ipc.OpPieces, ipc.OpBytes, ipc.OpAim, ipc.OpResume:
 		return true, s.aside(c, e)
 	}
-	if c.taken.pieces.n > 0 && !c.taken.pieces.belongTo(e) {
+	if !c.taken.fits(e) {
 		return true, ipc.ErrEntry
 	}
 	switch e.Op {
@@ -153,27 +154,8 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	if op.Off, op.Patience = e.RemoteOff, 0; e.Op.Message() {
 		op.Off, op.Patience = 0, e.RemoteOff
 	}
-	if e.InlineLen > 0 {
-		if e.Op == ipc.OpAtomic && e.RemoteOff&(e.AtomicSize()-1) != 0 {
-			return true, s.reject(c, e, ipc.StatusMisaligned)
-		}
-		op.Data = e.Inline
-	} else if e.Op == ipc.OpTell {
-		op.SetTell(uint32(e.Len))
-	} else {
-		var status ipc.Status
-		if c.taken.pieces.n > 0 {
-			op.Pieces, status = s.takePieces(c, e)
-		} else {
-			op.Local, op.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
-		}
-		if e.Op == ipc.OpSend && status == ipc.StatusOK && op.Backed() {
-			s.keepList(op.Pieces)
-			status = ipc.StatusLocal // once a message has its number, it must leave
-		}
-		if status != ipc.StatusOK {
-			return true, s.reject(c, e, status)
-		}
+	if status := s.fill(c, e, op); status != ipc.StatusOK {
+		return true, s.reject(c, e, status)
 	}
 	list := op.Pieces
 	if !s.eng.Submit(now, cn.id, op) {
@@ -188,8 +170,34 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	if local {
 		c.flight.hidden++
 	}
-	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token, list: op.Pieces, local: local})
+	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token, list: op.Pieces, bytes: c.lend(), local: local})
 	return true, nil
+}
+
+// fill gives an operation its bytes, or the memory that it names.
+func (s *Shard) fill(c *Client, e *ipc.SQE, op *engine.Op) (status ipc.Status) {
+	switch {
+	case e.Op == ipc.OpAtomic && e.RemoteOff&(e.AtomicSize()-1) != 0:
+		return ipc.StatusMisaligned
+	case c.taken.bytes.n > 0:
+		op.Local, op.Inline = c.taken.bytes.with(e), 0
+		return ipc.StatusOK
+	case e.InlineLen > 0:
+		op.Data = [ipc.MaxInline]byte(e.Inline[:])
+		return ipc.StatusOK
+	case e.Op == ipc.OpTell:
+		op.SetTell(uint32(e.Len))
+		return ipc.StatusOK
+	case c.taken.pieces.n > 0:
+		op.Pieces, status = s.takePieces(c, e)
+	default:
+		op.Local, op.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
+	}
+	if e.Op == ipc.OpSend && status == ipc.StatusOK && op.Backed() {
+		s.keepList(op.Pieces)
+		status = ipc.StatusLocal // once a message has its number, it must leave
+	}
+	return status
 }
 
 // took notes what is in flight from now on.
@@ -224,7 +232,7 @@ const uselessDepths = 16
 
 // reject answers an entry by a completion. The error says that the client must go.
 func (s *Shard) reject(c *Client, e *ipc.SQE, status ipc.Status) error {
-	c.taken.pieces.n = 0
+	c.taken.pieces.n, c.taken.bytes.n = 0, 0
 	s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
 	if status == ipc.StatusQuota {
 		return nil // no fault of its own
@@ -258,7 +266,10 @@ func (s *Shard) check(c *Client, cn *Conn, e *ipc.SQE) ipc.Status {
 		return ipc.StatusTooLong
 	case cn.inflight >= s.window:
 		return ipc.StatusLimit
+	case cn.refusing:
+		return ipc.StatusQuota
 	case cn.client.user.ops.Load() >= int64(s.limits.OpsPerUser):
+		cn.refusing = cn.stops
 		return ipc.StatusQuota
 	}
 	return ipc.StatusOK
@@ -276,6 +287,16 @@ func (s *Shard) credit(c *Client, e *ipc.SQE) error {
 	cn.unreturned -= int(e.Imm)
 	c.flight.useless = 0
 	c.unpark(cn)
+	return nil
+}
+
+// resume ends what an operation beyond the quota began. A client that has not seen its refusal has no reason to ask.
+func (s *Shard) resume(c *Client, e *ipc.SQE) error {
+	cn := c.lookup(e.Conn)
+	if cn == nil || !cn.refusing {
+		return s.wasted(c)
+	}
+	cn.refusing = false
 	return nil
 }
 
@@ -322,6 +343,10 @@ func (s *Shard) finished(c *Client, ev *engine.Event) (token uint64) {
 	if slot.list != nil {
 		s.completedPieces(slot.list, ev.Status)
 		slot.list = nil
+	}
+	if slot.bytes != nil {
+		s.returned(c, slot.bytes)
+		slot.bytes = nil
 	}
 	slot.conn = nil
 	return slot.token

@@ -128,6 +128,12 @@ static void entries(const char *file)
 	e = (struct abi_sqe){ .op = EDGE_TELL, .flags = 7, .conn = 1, .imm = 2, .token = 3, .remote_off = 4,
 		.u.local.length = EDGE_MAX_MESSAGE };
 	same(file, "submission", 13, &e, sizeof e, 0);
+	struct abi_bytes b = { .op = ABI_OP_BYTES, .count = ABI_BYTES_IN_ENTRY, .conn = 7 };
+	for (int i = 0; i < ABI_BYTES_IN_ENTRY; i++)
+		b.bytes[i] = (uint8_t)(i + 1);
+	same(file, "submission", 14, &b, sizeof b, 0);
+	e = (struct abi_sqe){ .op = ABI_OP_RESUME, .conn = 1 };
+	same(file, "submission", 15, &e, sizeof e, 0);
 	struct abi_cqe c = { .kind = ABI_COMPLETION, .status = 202, .conn = 1, .token = 2 };
 	same(file, "completion", 0, &c, sizeof c, 0);
 	c = (struct abi_cqe){ .kind = ABI_NOTIFICATION, .conn = 1, .token = 2, .imm = 3, .length = 4, .offset = 5 };

@@ -255,6 +255,11 @@ static void messages(edge_remote *to)
 	for (uint32_t i = 0; i < 20; i++)
 		talks((edge_work){ .flags = EDGE_NOTIFY, .imm = i, .local = mem, .local_off = 8192, .size = i * 53 }, i * 53);
 	talks((edge_work){ .inline_data = "five!", .inline_size = 5 }, 5);
+	static const uint32_t sizes[] = { 24, 25, 80, 81, 500, EDGE_MAX_INLINE };
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		talks((edge_work){ .inline_data = p + 8192, .inline_size = sizes[i] }, sizes[i]);
+	edge_work more = { .kind = EDGE_SEND, .inline_data = p, .inline_size = EDGE_MAX_INLINE + 1 };
+	IS(edge_post(conn, &more, NULL), EDGE_ERR_INVALID);
 	talks((edge_work){ .flags = EDGE_NOTIFY, .imm = 1000 }, 0);
 	edge_piece three[] = { { mem, 8192, 100 }, { mem, 8292, 1 }, { mem, 8293, 200 } };
 	talks((edge_work){ .pieces = three, .npieces = 3 }, 301);
@@ -438,6 +443,7 @@ static void older(char **arg)
 	const edge_work all[] = {
 		{ .kind = EDGE_ATOMIC, .func = EDGE_SWAP, .size = 8, .remote = to },
 		{ .kind = EDGE_WRITE, .pieces = two, .npieces = 2, .remote = to },
+		{ .kind = EDGE_WRITE, .inline_data = two, .inline_size = 25, .remote = to },
 		{ .kind = EDGE_SEND, .inline_data = "x", .inline_size = 1 },
 		{ .kind = EDGE_RECEIVE, .local = mem, .size = 8, .context = places },
 	};

@@ -183,7 +183,7 @@ done
 # What the library cannot free, since the daemon may name it, leaks.
 EDGE_SOCKET=$LAB_DIR/a.sock a env ASAN_OPTIONS=handle_segv=0:detect_leaks=0 timeout 60 "$OUT/asan/edge-verbs" \
 	"$OUT/asan/alone" late || fail "alone late"
-for test in fork close map remap leave lie; do
+for test in fork close map remap leave lie table; do
 	A timeout 150 "$OUT/sockets" $test 10.78.0.1 || fail "sockets $test"
 done
 fault no_fault 0
@@ -209,7 +209,12 @@ listening 19002
 A timeout 90 "$OUT/short" run 10.78.0.2 19002 >client.out 2>&1 || fail "short: client"
 wait $server || fail "short: server"
 echo "buffers beyond the daemon's room: ok"
+# Nor for all work requests: they wait, in order.
+SERVICES="ops_per_user = 8"
+restart a
+fault no_fault 0
 SERVICES=
+restart a
 restart b
 SB "$OUT/asan/torture" serve 19001 >server.out 2>&1 & server=$!
 listening 19001 || fail "no server under the sanitizers"

@@ -18,6 +18,7 @@
 #include <infiniband/verbs.h>
 
 enum { SLOTS = 32, SLOT = 64 << 10, DEPTH = 64, MEMORY = (SLOTS + 1) * SLOT, BUFFER = SLOT + 64, HEAD = 40 };
+enum { INLINE = 1024 };
 
 #define CHECK(is, ...) do { if (!(is)) fail(__VA_ARGS__); } while (0)
 
@@ -158,7 +159,7 @@ static bool meet(struct end *e)
 {
 	struct ibv_qp_init_attr init = { .send_cq = e->cq, .recv_cq = e->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 2, .max_recv_sge = 2,
-			.max_inline_data = 64 } };
+			.max_inline_data = INLINE } };
 	e->qp = ibv_create_qp(e->pd, &init);
 	if (e->qp == NULL)
 		return false;

@@ -1,6 +1,6 @@
 /*
  * sockets TEST ADDRESS: what one program shows of rsockets at an address of its own host: fork, close, map, remap,
- * leave, lie. Each is described at its function.
+ * leave, lie, table. Each is described at its function.
  */
 #include <malloc.h>
 #include <poll.h>
@@ -220,60 +220,106 @@ static int leave(void)
 	return 0;
 }
 
+/* A peer that is no rsocket, and the socket that it is connected to. */
+struct liar { edge_device *d; edge_stream *t; edge_conn *conn; edge_region *r; int listener, fd; };
+
+static void meet_liar(struct liar *l)
+{
+	struct { char magic[4]; uint16_t port; unsigned char ip[16]; } caller = { .magic = "EVS1" };
+	edge_config c = { .size = sizeof c, .name = "liar" };
+	edge_dial_options o = { .size = sizeof o, .data = &caller, .data_size = sizeof caller };
+	char service[32];
+	int entries = ENTRIES;
+	l->listener = listens();
+	snprintf(service, sizeof service, "rdma/s%d", PORT);
+	CHECK(rsetsockopt(l->listener, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof entries) == 0, "RDMA_IOMAPSIZE");
+	CHECK(edge_open(&l->d, &c, WAIT) == 0 && edge_register(l->d, 4096, &l->r, WAIT) == 0, "no device");
+	CHECK(edge_stream_dial_start(l->d, edge_device_node(l->d), service, &o, &l->t, WAIT) == 0, "no dial");
+	l->fd = raccept(l->listener, NULL, NULL);
+	CHECK(l->fd >= 0 && edge_stream_wait(l->t, WAIT) == 0, "no stream");
+	l->conn = edge_stream_conn(l->t);
+}
+
+static void leave_liar(struct liar *l)
+{
+	CHECK(rclose(l->fd) == 0 && rclose(l->listener) == 0, "the end");
+	edge_stream_close(l->t, 0);
+	edge_device_close(l->d, WAIT);
+}
+
 /* A peer may name memory that it does not export, and one export in several entries: who does not wait is not kept, and
  * finds the memory when it is there. */
 static int lies(void)
 {
-	struct { char magic[4]; uint16_t port; unsigned char ip[16]; } caller = { .magic = "EVS1" };
 	struct entry { uint64_t offset, size, number; } e = { 0, 1 << 20, 77 };
-	edge_config c = { .size = sizeof c, .name = "liar" };
-	edge_dial_options o = { .size = sizeof o, .data = &caller, .data_size = sizeof caller };
-	edge_device *d;
-	edge_stream *t;
+	struct liar l;
 	edge_remote *table;
-	edge_region *r;
 	edge_export *x;
-	char said = 0, service[32];
-	int listener = listens(), entries = ENTRIES;
-	snprintf(service, sizeof service, "rdma/s%d", PORT);
-	CHECK(rsetsockopt(listener, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof entries) == 0, "RDMA_IOMAPSIZE");
-	CHECK(edge_open(&d, &c, WAIT) == 0 && edge_register(d, 4096, &r, WAIT) == 0, "no device");
-	CHECK(edge_stream_dial_start(d, edge_device_node(d), service, &o, &t, WAIT) == 0, "no dial");
-	int fd = raccept(listener, NULL, NULL);
-	CHECK(fd >= 0 && edge_stream_wait(t, WAIT) == 0, "no stream");
-	edge_conn *conn = edge_stream_conn(t);
-	CHECK(edge_import(conn, "iomap", &table, WAIT) == 0, "no table");
+	char said = 0;
+	meet_liar(&l);
+	CHECK(edge_import(l.conn, "iomap", &table, WAIT) == 0, "no table");
 	for (int i = 0; i < 2; i++) {
 		edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_BACKWARD_FENCE, .inline_data = &e, .inline_size = sizeof e,
 			.remote = table, .remote_off = (uint64_t)i * sizeof e };
-		CHECK(edge_post_wait(conn, &w, NULL, WAIT) == 0, "no write");
+		CHECK(edge_post_wait(l.conn, &w, NULL, WAIT) == 0, "no write");
 		e.offset = e.size;
 	}
-	CHECK(edge_stream_write(t, "x", 1, WAIT) == 1 && rrecv(fd, &said, 1, MSG_WAITALL) == 1, "no byte passes");
+	CHECK(edge_stream_write(l.t, "x", 1, WAIT) == 1 && rrecv(l.fd, &said, 1, MSG_WAITALL) == 1, "no byte passes");
 	for (off_t at = 0; at <= (off_t)e.offset; at += (off_t)e.offset)
-		CHECK(riowrite(fd, "lost", 4, at, MSG_DONTWAIT) == (size_t)-1 && errno == EAGAIN, "riowrite: %s",
+		CHECK(riowrite(l.fd, "lost", 4, at, MSG_DONTWAIT) == (size_t)-1 && errno == EAGAIN, "riowrite: %s",
 		      strerror(errno));
-	CHECK(edge_export_region(r, conn, "io/77", EDGE_REMOTE_WRITE, 0, 4096, &x, WAIT) == 0, "no export");
-	CHECK(riowrite(fd, "true", 4, 0, 0) == 4 && riowrite(fd, "also", 4, (off_t)e.offset + 4, 0) == 4, "riowrite: %s",
-	      strerror(errno));
-	CHECK(rsend(fd, "x", 1, 0) == 1 && edge_stream_read(t, &said, 1, WAIT) == 1, "no byte passes back");
-	CHECK(memcmp(edge_region_bytes(r), "truealso", 8) == 0, "other bytes");
-	CHECK(edge_export_revoke(x, WAIT) == 0 && rclose(fd) == 0 && rclose(listener) == 0, "the end");
-	edge_stream_close(t, 0);
-	edge_device_close(d, WAIT);
+	CHECK(edge_export_region(l.r, l.conn, "io/77", EDGE_REMOTE_WRITE, 0, 4096, &x, WAIT) == 0, "no export");
+	CHECK(riowrite(l.fd, "true", 4, 0, 0) == 4 && riowrite(l.fd, "also", 4, (off_t)e.offset + 4, 0) == 4,
+	      "riowrite: %s", strerror(errno));
+	CHECK(rsend(l.fd, "x", 1, 0) == 1 && edge_stream_read(l.t, &said, 1, WAIT) == 1, "no byte passes back");
+	CHECK(memcmp(edge_region_bytes(l.r), "truealso", 8) == 0, "other bytes");
+	CHECK(edge_export_revoke(x, WAIT) == 0, "the end");
+	leave_liar(&l);
 	puts("lie: ok");
+	return 0;
+}
+
+/* The peer's table is found whenever it comes, also if the first call has waited for it in vain. One that may not be
+ * written to costs each call nothing but its failure. */
+static int tables(void)
+{
+	enum { SIZE = 4096, FIRST = 100, ROUNDS = 500, LEAST = ROUNDS * 64, SECONDS = 30 };
+	struct liar late, mean;
+	size_t before = 0;
+	char *to = malloc(1 << 20);
+	meet_liar(&late);
+	CHECK(riomap(late.fd, to, SIZE, PROT_WRITE, 0, 0) == -1 && errno == ENOMEM, "riomap without a table: %s",
+	      strerror(errno));
+	CHECK(edge_export_region(late.r, late.conn, "iomap", EDGE_REMOTE_WRITE, 0, 4096, NULL, WAIT) == 0, "no table");
+	for (int64_t until = now() + SECONDS; riomap(late.fd, to, SIZE, PROT_WRITE, 0, 0) != 0; sched_yield())
+		CHECK(now() < until, "riomap when the table is there: %s", strerror(errno));
+	edge_stream_shutdown(late.t);
+	leave_liar(&late);
+	meet_liar(&mean);
+	CHECK(edge_export_region(mean.r, mean.conn, "iomap", EDGE_REMOTE_READ, 0, 4096, NULL, WAIT) == 0, "no table");
+	for (int round = 0; round < FIRST + ROUNDS; round++) {
+		CHECK(riomap(mean.fd, to, SIZE, PROT_WRITE, 0, 0) == -1 && errno == EACCES, "riomap in vain: %s",
+		      strerror(errno));
+		edge_device_poll(mean.d); /* it is told of each */
+		before = round == FIRST ? mallinfo2().uordblks : before;
+	}
+	size_t after = mallinfo2().uordblks;
+	CHECK(after < before + LEAST, "%zu bytes more after %d failures", after - before, ROUNDS);
+	leave_liar(&mean);
+	free(to);
+	puts("table: ok");
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "close", closes },
-		{ "map", maps }, { "remap", remaps }, { "leave", leave }, { "lie", lies } };
+		{ "map", maps }, { "remap", remaps }, { "leave", leave }, { "lie", lies }, { "table", tables } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	at.sin_port = htons(PORT);
 	for (size_t i = 0; argc == 3 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1)
 			return tests[i].run();
-	fprintf(stderr, "usage: sockets fork | close | map | remap | leave | lie ADDRESS\n");
+	fprintf(stderr, "usage: sockets fork | close | map | remap | leave | lie | table ADDRESS\n");
 	return 2;
 }

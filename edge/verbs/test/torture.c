@@ -121,6 +121,11 @@ static void forward(struct client *c, const struct job *read, const char *b)
 	*to = (struct slot){ .seed = from->seed, .size = from->size };
 }
 
+static size_t sum(const struct ibv_send_wr *w)
+{
+	return w->sg_list[0].length + (w->num_sge > 1 ? w->sg_list[1].length : 0);
+}
+
 static bool post(struct client *c)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
@@ -159,9 +164,9 @@ static bool post(struct client *c)
 		g[1] = (struct ibv_sge){ .addr = (uintptr_t)b + sizeof m, .length = (uint32_t)j->size,
 			.lkey = c->e.buffers->lkey };
 		w.num_sge = 2;
-		if (sizeof m + j->size <= 64 && draw(2))
-			w.send_flags = IBV_SEND_INLINE;
 	}
+	if (sum(&w) <= INLINE && j->kind != READ && j->kind != ATOMIC && draw(2))
+		w.send_flags = IBV_SEND_INLINE;
 	CHECK(ibv_post_send(c->e.qp, &w, &bad) == 0, "ibv_post_send");
 	c->head++;
 	if (j->kind == READ && draw(2))

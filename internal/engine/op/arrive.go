@@ -66,7 +66,7 @@ func (e *Endpoint) OnSegment(now mono.Time, s *Session, g *wire.Segment, lasting
 		case c == nil:
 			return known // credit that overtook the Accept is not lost
 		case g.Kind == wire.KindCredit:
-			return c.onCredit(g)
+			return c.onCredit(now, g)
 		default:
 			c.onWant(now, uint32(g.Key))
 		}

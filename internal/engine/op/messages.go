@@ -31,8 +31,9 @@ type messages struct {
 // waiting is operations of ours that have no number yet.
 type waiting struct {
 	queue   queue.Queue[sendOp]
-	forward int  // of queue: those with a forward fence
-	listed  bool // the connection is in Endpoint.timed
+	forward int       // of queue: those with a forward fence
+	listed  bool      // the connection is in Endpoint.timed
+	turn    mono.Time // since when the first of queue is that
 }
 
 // messages returns c.msgs, made when it is used for the first time.
@@ -80,6 +81,9 @@ func (c *Conn) mustWait(now mono.Time, op *Op) bool {
 	if op.Pieces != nil {
 		n = op.Pieces.Size
 	}
+	if m.waiting.queue.Len() == 0 {
+		m.waiting.turn = now
+	}
 	m.waiting.queue.Push(sendOp{op: *op, n: n, since: now})
 	if m.waiting.queue.Len() > firstRing {
 		c.e.grew(c)
@@ -89,7 +93,7 @@ func (c *Conn) mustWait(now mono.Time, op *Op) bool {
 	}
 	if op.Kind.Message() {
 		c.e.Count.Op.SendsWaited++
-		if op.Patience != 0 && op.Patience != NoWait {
+		if timed(op) {
 			c.e.notBefore(c, now.Add(patience(op)))
 		}
 	}
@@ -107,24 +111,30 @@ func (c *Conn) ask() {
 }
 
 // onCredit takes news of the peer's buffers. It reports whether the frame may count as received.
-func (c *Conn) onCredit(g *wire.Segment) bool {
+func (c *Conn) onCredit(now mono.Time, g *wire.Segment) bool {
 	if !c.messages().out.OnCredit(g.Limit, g.Flags&wire.CreditShared != 0) {
 		c.e.Count.Reject.RejectedMalformed++
 		return false
 	}
-	c.enterWaiting()
+	c.enterWaiting(now)
 	c.ask()
 	return true
 }
 
 // enterWaiting gives numbers to those at the front that wait for nothing any more.
-func (c *Conn) enterWaiting() {
-	m := c.msgs
+func (c *Conn) enterWaiting(now mono.Time) {
+	m, before := c.msgs, c.waiting()
 	for c.waiting() > 0 && m.mayLeave(&m.waiting.queue.Front().op) {
 		o := *m.waiting.queue.Front()
 		m.waiting.queue.Pop()
 		m.waiting.left(&o)
 		c.enter(&o.op, o.since)
+	}
+	if c.waiting() < before && c.inTurn() {
+		m.waiting.turn = now
+		if at := c.turnEnds(); at != mono.Never {
+			c.e.notBefore(c, at)
+		}
 	}
 }
 

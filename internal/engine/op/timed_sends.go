@@ -27,6 +27,9 @@ const (
 // patience is how long a send may wait.
 func patience(op *Op) time.Duration { return time.Duration(min(op.Patience, math.MaxInt64/2)) }
 
+// timed reports whether an operation is a message that waits for a limited time.
+func timed(op *Op) bool { return op.Kind.Message() && op.Patience != 0 && op.Patience != NoWait }
+
 // notBefore notes that a send of c is given up at a time, if it waits still.
 func (e *Endpoint) notBefore(c *Conn, at mono.Time) {
 	p := &e.timed
@@ -70,12 +73,30 @@ func (e *Endpoint) expireWaiting(now mono.Time) {
 	}
 }
 
+// inTurn reports whether the time of a send begins when those before it wait no more (clause 22.4).
+func (c *Conn) inTurn() bool { return c.ordered && c.recv.domain != 0 }
+
 // expireWaiting returns when the next send of the connection is given up.
 func (c *Conn) expireWaiting(now mono.Time) (next mono.Time) {
-	m, next := c.msgs, mono.Never
-	gave := false
-	m.waiting.queue.Remove(func(o sendOp) bool {
-		if !o.op.Kind.Message() || o.op.Patience == 0 || o.op.Patience == NoWait {
+	if c.inTurn() {
+		c.expireTurn(now)
+		c.enterWaiting(now)
+		next = c.turnEnds()
+	} else {
+		next = c.expireEach(now)
+		c.enterWaiting(now)
+	}
+	if c.state == connClosing {
+		c.drained(now)
+	}
+	return next
+}
+
+// expireEach is expireWaiting for sends of which each has a time of its own.
+func (c *Conn) expireEach(now mono.Time) (next mono.Time) {
+	next = mono.Never
+	c.msgs.waiting.queue.Remove(func(o sendOp) bool {
+		if !timed(&o.op) {
 			return false
 		}
 		if at := o.since.Add(patience(&o.op)); at > now {
@@ -83,18 +104,30 @@ func (c *Conn) expireWaiting(now mono.Time) (next mono.Time) {
 			return false
 		}
 		c.giveUp(&o, abi.StatusNoBuffer)
-		gave = true
 		return true
 	})
-	if gave && c.ordered && c.recv.domain != 0 { // clause 22.3
-		m.waiting.queue.Remove(func(o sendOp) bool {
-			c.giveUp(&o, abi.StatusStopped)
-			return true
-		})
-	}
-	c.enterWaiting()
-	if c.state == connClosing {
-		c.drained(now)
-	}
 	return next
+}
+
+// expireTurn gives up the first of those that wait, if its time is over, and then all others (clause 22.3).
+func (c *Conn) expireTurn(now mono.Time) {
+	if c.turnEnds() > now {
+		return
+	}
+	w, st := &c.msgs.waiting, abi.StatusNoBuffer
+	for w.queue.Len() > 0 {
+		o := *w.queue.Front()
+		w.queue.Pop()
+		c.giveUp(&o, st)
+		st = abi.StatusStopped
+	}
+}
+
+// turnEnds is when the first of those that wait is given up.
+func (c *Conn) turnEnds() mono.Time {
+	w := &c.msgs.waiting
+	if w.queue.Len() == 0 || !timed(&w.queue.Front().op) {
+		return mono.Never
+	}
+	return w.turn.Add(patience(&w.queue.Front().op))
 }
