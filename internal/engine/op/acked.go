@@ -133,7 +133,7 @@ func (c *Conn) onOpAck(now mono.Time, g *wire.Segment) bool {
 	if base.Before(c.send.ackBase) {
 		return true
 	}
-	if base != c.send.ackBase && !c.sent(base-1) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
+	if base != c.send.ackBase && !c.allSent(base) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
 		c.e.Count.Reject.RejectedMalformed++
 		return false
 	}

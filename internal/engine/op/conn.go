@@ -69,8 +69,8 @@ type Conn struct {
 }
 
 // sendSide is our operations. Those of [send.base, send.next) that are not done are outstanding; those before send.cur
-// were sent at least once, send.cur up to curOff. Only operations within Config.OpWindow of send.base are sent; later
-// ones stay queued.
+// were sent at least once, send.cur up to curOff, and so were those behind it that left first. Only operations within
+// Config.OpWindow of send.base are sent; later ones stay queued.
 type sendSide struct {
 	base, cur, next seqnum.Value // send.base <= send.cur <= send.next
 	pending         int          // operations outstanding, at most Config.OpWindow, but for those hidden
@@ -82,7 +82,7 @@ type sendSide struct {
 	hasForward      bool
 	ops             []sendOp            // ring of [send.base, send.next), its length a power of two or 0
 	retx            queue.Queue[resend] // lost
-	urgent          queue.Queue[resend] // lost, of the operation that everything at the peer may be waiting for
+	urgent          queue.Queue[resend] // lost, of the operation that everything at the peer may wait for; or first
 }
 
 // sendOp is an operation of ours until it completed.
@@ -93,7 +93,8 @@ type sendOp struct {
 	since  mono.Time
 	fence  seqnum.Value // with SegFenced
 	done   bool
-	hidden bool            // it has completed for its owner (LocalDone)
+	hidden bool // it has completed for its owner (LocalDone)
+	ahead  ahead
 	copied bool            // Local is a copy of ours
 	acked  uint64          // of a write with LocalDone: bytes that the peer has received
 	left   park.Unreceived // parts of its answer, since the latest part in place
@@ -106,6 +107,15 @@ type sendOp struct {
 	got     span.Set // of a read
 	result  uint64   // of an atomic
 }
+
+// ahead is whether an operation leaves before those with smaller numbers.
+type ahead uint8
+
+const (
+	inTurn ahead = iota
+	leavesFirst
+	leftFirst // it has
+)
 
 // resend is something to be sent again.
 type resend struct {
@@ -130,7 +140,18 @@ func (c *Conn) outstanding(op seqnum.Value) bool {
 
 // sent reports whether the peer can know of op.
 func (c *Conn) sent(op seqnum.Value) bool {
-	return op.Before(c.send.cur) || op == c.send.cur && c.send.curOff > 0
+	return op.Before(c.send.cur) || op == c.send.cur && c.send.curOff > 0 ||
+		op.Before(c.send.next) && c.sop(op).ahead == leftFirst
+}
+
+// allSent reports whether the peer can know of every operation before op, one at least.
+func (c *Conn) allSent(op seqnum.Value) bool {
+	for op--; c.sent(op); op-- {
+		if op.Before(c.send.cur) {
+			return true
+		}
+	}
+	return false
 }
 
 // sendable reports whether op, of those not sent yet, may be sent: the peer gives credit for it and it is not too far
@@ -240,7 +261,7 @@ func (c *Conn) enter(op *Op, since mono.Time) {
 	o := c.sop(seq)
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
 	o.op, o.n, o.key, o.since = *op, uint64(len(op.Local)), uint64(op.Key), since
-	o.fence, o.done, o.hidden, o.copied = 0, false, false, false
+	o.fence, o.done, o.hidden, o.copied, o.ahead = 0, false, false, false, inTurn
 	o.acked, o.left, o.failed, o.result, o.puts, o.fetched = 0, park.Unreceived{}, OK, 0, 0, nil
 	if op.Kind.Message() {
 		c.msgs.number(o)
@@ -266,6 +287,10 @@ func (c *Conn) enter(op *Op, since mono.Time) {
 	}
 	if o.op.Flags&ForwardFence != 0 {
 		c.send.lastForward, c.send.hasForward = seq, true
+	}
+	if c.overtakes(o, seq) {
+		o.ahead = leavesFirst
+		c.send.urgent.Push(resend{kind: build.RecOps, op: seq, late: true})
 	}
 	c.send.next++
 	if o.op.Flags&LocalDone != 0 {

@@ -258,6 +258,9 @@ func (c *Conn) resend(w *build.Frame) bool {
 		q.Pop()
 		return true
 	}
+	if ok && o.ahead == leavesFirst {
+		o.ahead = leftFirst
+	}
 	return ok && shrink(q, n)
 }
 
@@ -285,7 +288,7 @@ func keepRange(k build.Kind) build.Kind {
 func (c *Conn) operation(w *build.Frame) bool {
 	op := c.send.cur
 	o := c.sop(op)
-	if o.done {
+	if o.done || o.ahead != inTurn {
 		c.send.cur++
 		c.send.curOff = 0
 		return true
