@@ -46,11 +46,17 @@ func (p FabricParams) cable() *fabricCable {
 }
 
 // fabricCable is what the lanes of a cable share: they grow together as one window would, and begin and end with its
-// least, however many they are.
+// least, however many they are. Of small windows there are few: a lane without a whole frame gives what it has to the
+// one with the largest window, and rests until another has two frames and gives it one. Otherwise each lane of many
+// senders that meet at a port would have a frame there, and learn from its marks alone, several times as slowly as one
+// window does.
 type fabricCable struct {
 	p     FabricParams
 	lanes []*fabricLane // that may carry data
 }
+
+// wakeAt is how many frames a window has that gives one to a lane that rests.
+const wakeAt = 2
 
 // New implements Congestion.
 func (c *fabricCable) New() Controller { return c.lane() }
@@ -62,15 +68,38 @@ func (c *fabricCable) lane() *fabricLane {
 // Fixed implements Congestion.
 func (c *fabricCable) Fixed() int { return 0 }
 
-// divide gives each lane its part of what a window has at least and at first.
+// divide gives each lane its part of what a window has at first, and each that does not rest its part of the least.
 func (c *fabricCable) divide() {
-	n := float64(max(len(c.lanes), 1))
+	awake := 0
 	for _, l := range c.lanes {
-		l.p.Min = max(c.p.Min/n, min(c.p.Least, c.p.Min))
-		if l.fresh {
-			l.frames = min(max(c.p.Initial/n, l.p.Min), l.p.Max)
+		if !l.rests {
+			awake++
 		}
 	}
+	for _, l := range c.lanes {
+		l.p.Min = max(c.p.Min/float64(max(awake, 1)), min(c.p.Least, c.p.Min))
+		if l.fresh && !l.rests {
+			l.frames = min(max(c.p.Initial/float64(len(c.lanes)), l.p.Min), l.p.Max)
+		}
+	}
+}
+
+// others finds the lane with the largest window that does not rest, and one that does, besides l. One of all lanes is
+// awake.
+func (c *fabricCable) others(l *fabricLane) (largest, resting *fabricLane) {
+	if !slices.Contains(c.lanes, l) {
+		return nil, nil
+	}
+	for _, o := range c.lanes {
+		switch {
+		case o == l:
+		case o.rests:
+			resting = o
+		case largest == nil || o.frames > largest.frames:
+			largest = o
+		}
+	}
+	return largest, resting
 }
 
 // fabricLane is the window of one lane.
@@ -78,6 +107,7 @@ type fabricLane struct {
 	DelayWindow
 	c     *fabricCable
 	fresh bool    // nothing was acknowledged
+	rests bool    // others have its part of the window
 	share float64 // of marked frames, smoothed: alpha of RFC 8257
 	data  dataWindow
 	peak  peak
@@ -106,9 +136,33 @@ func (l *fabricLane) Share(on bool) {
 	case on && i < 0:
 		l.c.lanes = append(l.c.lanes, l)
 	case !on && i >= 0:
+		if awake, resting := l.c.others(l); awake == nil && resting != nil {
+			l.wake(resting, l.frames)
+		}
 		l.c.lanes = slices.Delete(l.c.lanes, i, i+1)
+		l.rests = false
 	}
 	l.c.divide()
+}
+
+// wake gives a lane that rests so many frames, and what l knows of marks.
+func (l *fabricLane) wake(o *fabricLane, frames float64) {
+	o.rests, o.fresh, o.frames, o.share, o.starting, o.rtt = false, false, frames, l.share, l.starting, l.rtt
+	o.settle(0)
+}
+
+// balance is called when the window has changed.
+func (l *fabricLane) balance() {
+	switch largest, resting := l.c.others(l); {
+	case l.frames < 1 && largest != nil:
+		largest.frames = min(largest.frames+l.frames, largest.p.Max)
+		l.frames, l.nextSend, l.rests, l.fresh = 0, 0, true, false
+		l.c.divide()
+	case l.frames >= wakeAt && resting != nil:
+		l.frames--
+		l.wake(resting, 1)
+		l.c.divide()
+	}
 }
 
 // OnAck implements Controller. All lanes together grow by a frame in a round trip (RFC 6356, with windows that follow
@@ -116,6 +170,9 @@ func (l *fabricLane) Share(on bool) {
 // own port is what holds frames back it would become several times as large as the way needs, unnoticed, and fill the
 // first queue that others share with it.
 func (l *fabricLane) OnAck(now mono.Time, frames int, rtt *RTT) {
+	if l.data.landed(frames); l.rests {
+		return
+	}
 	l.fresh = l.fresh && frames <= 0
 	if l.part = 1; len(l.c.lanes) > 1 {
 		sum := 0.0
@@ -128,9 +185,10 @@ func (l *fabricLane) OnAck(now mono.Time, frames int, rtt *RTT) {
 		l.fullAt = 0
 	}
 	l.DelayWindow.OnAck(now, frames, rtt)
-	if l.data.landed(frames); now >= l.peak.end {
+	if now >= l.peak.end {
 		l.peak = peak{now: l.data.flying, before: l.peak.now, end: now.Add(l.rtt)}
 	}
+	l.balance()
 }
 
 // landed records that frames are in flight no more.
@@ -141,13 +199,25 @@ func (d *dataWindow) landed(frames int) {
 
 // OnLoss implements Controller.
 func (l *fabricLane) OnLoss(now mono.Time, frames int) {
+	if l.data.landed(frames); l.rests {
+		return
+	}
 	l.DelayWindow.OnLoss(now, frames)
-	l.data.landed(frames)
+	l.balance()
+}
+
+// OnTimeout implements Controller.
+func (l *fabricLane) OnTimeout(now mono.Time) {
+	if l.rests {
+		return
+	}
+	l.DelayWindow.OnTimeout(now)
+	l.balance()
 }
 
 // Allows implements Controller.
 func (l *fabricLane) Allows(inFlight int, now mono.Time) bool {
-	ok := l.DelayWindow.Allows(inFlight, now)
+	ok := !l.rests && l.DelayWindow.Allows(inFlight, now)
 	if l.data.flying = inFlight; ok {
 		l.data.flying++
 	}
@@ -166,6 +236,9 @@ func (l *fabricLane) begin(now mono.Time) {
 // OnMarks implements Controller: for each window of data the share of marked frames is taken, and if there were any the
 // window cut by half of the smoothed share (RFC 8257 section 3.3).
 func (l *fabricLane) OnMarks(now mono.Time, frames, marked int, rtt *RTT) {
+	if l.rests {
+		return
+	}
 	d := &l.data
 	d.told += frames
 	d.marked += marked
@@ -178,5 +251,6 @@ func (l *fabricLane) OnMarks(now mono.Time, frames, marked int, rtt *RTT) {
 		l.cutForMark(now, l.share/2, l.c.p.Least, rtt)
 		l.begin(now)
 		l.holdTo = d.end
+		l.balance()
 	}
 }

@@ -203,8 +203,8 @@ func TestLanesShareAWindow(t *testing.T) {
 		if grown := sum() - was; grown < 4 || grown > 8.1 {
 			t.Errorf("%d lanes grow by %v frames in 8 round trips", n, grown)
 		}
-		for k, l := range all {
-			for range 200 {
+		for k := range 200 {
+			for _, l := range all {
 				l.OnTimeout(now.Add(time.Duration(k) * time.Second))
 			}
 		}
@@ -216,6 +216,75 @@ func TestLanesShareAWindow(t *testing.T) {
 		}
 		if least := all[0].(*fabricLane).p.Min; least != DefaultDelay.Min {
 			t.Errorf("of %d lanes one is left, with a least window of %v", n, least)
+		}
+	}
+}
+
+// awake are the lanes that do not rest.
+func awake(all []Controller) (list []*fabricLane) {
+	for _, l := range all {
+		if l := l.(*fabricLane); !l.rests {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// Clause 21.8: a lane without a whole frame gives its part to another and rests, so that of a small window there is one
+// lane, as small as a window alone. What is acknowledged or lost on a lane that rests changes nothing. As the window
+// grows the others come back, and nothing of it is lost.
+func TestSmallWindowsRest(t *testing.T) {
+	for _, n := range []int{2, 4, 8, 16} {
+		all := lanes(DefaultFabric.Cable(), n)
+		now, r := mono.Time(time.Hour), &RTT{}
+		sum := func() (s float64) {
+			for _, l := range all {
+				s += l.Frames()
+			}
+			return s
+		}
+		rounds := func(times int, marked float64) {
+			for range times {
+				for _, l := range awake(all) {
+					for _, o := range awake(all) {
+						if o.frames < 1 && n > 1 && len(awake(all)) > 1 && !o.fresh {
+							t.Fatalf("%d lanes: one of several has a window of %v", n, o.frames)
+						}
+					}
+					round(l, &now, r, marked)
+				}
+			}
+		}
+		rounds(200, 1)
+		if k := len(awake(all)); k != 1 || sum() != DefaultFabric.Least {
+			t.Errorf("%d lanes: marks leave %d of them, with %v frames", n, k, sum())
+		}
+		for _, l := range all {
+			if l := l.(*fabricLane); l.rests {
+				if l.Allows(0, now) || l.NextSend() != 0 {
+					t.Errorf("%d lanes: one that rests sends: %v", n, l.NextSend())
+				}
+				l.OnMarks(now, 1, 1, r)
+				l.OnAck(now, 1, r)
+				l.OnLoss(now, 1)
+				l.OnTimeout(now)
+			}
+		}
+		if sum() != DefaultFabric.Least {
+			t.Errorf("%d lanes: those that rest make it %v", n, sum())
+		}
+		for was := sum(); len(awake(all)) < n; was = sum() {
+			rounds(1, 0)
+			if got := sum(); got < was || got > was+1.5*float64(n) {
+				t.Fatalf("%d lanes: %v frames become %v", n, was, got)
+			}
+		}
+		// the last lane that is awake leaves what it has to one that rests
+		rounds(200, 1)
+		last := awake(all)[0]
+		last.Share(false)
+		if k := awake(all); len(k) != 2 || sum() != 2*DefaultFabric.Least || last.rests {
+			t.Errorf("%d lanes: without the last that was awake %d are, with %v", n, len(k)-1, sum()-last.frames)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,6 +63,8 @@ func openShardsIP(o Options, shards int) (all []Driver, err error) {
 		port := int(at.Port()) + t
 		if port > math.MaxUint16 {
 			err = fmt.Errorf("%d shards need as many ports, and none is above 65535: choose a smaller one", shards)
+		} else if slices.Contains(reservedPorts[:], port) {
+			err = fmt.Errorf("port %d, of shard %d, is %w: choose a smaller one", port, t, ErrListen)
 		} else if of, err = openIP(o, netip.AddrPortFrom(at.Addr(), uint16(port))); err != nil && t > 0 {
 			err = fmt.Errorf("port %d, of shard %d: %w", port, t, err)
 		}
@@ -97,6 +100,10 @@ func ParseListen(text string) (netip.AddrPort, error) {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
 		return netip.AddrPort{}, fmt.Errorf("%q is %w: want a port from 1 to 65535", text, ErrListen)
+	}
+	if slices.Contains(reservedPorts[:], int(n)) {
+		return netip.AddrPort{}, fmt.Errorf("%q is %w: networks or hosts treat port %d apart; choose another", text,
+			ErrListen, n)
 	}
 	return netip.AddrPortFrom(ip, uint16(n)), nil
 }

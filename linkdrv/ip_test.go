@@ -309,7 +309,8 @@ func TestIPBothFamilies(t *testing.T) {
 func TestIPListen(t *testing.T) {
 	namespace(t)
 	for text, want := range map[string]string{"9470": "ADDRESS:PORT", "eth0:9470": "address", ":0": "port",
-		":70000": "port", "[fe80::1%a0]:9470": "address", "224.0.0.1:9470": "address"} {
+		":70000": "port", ":4791": "port 4791", ":65330": "port 65330",
+		"[fe80::1%a0]:9470": "address", "224.0.0.1:9470": "address"} {
 		if _, err := Open("x", Options{Listen: text}); !errors.Is(err, ErrListen) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
@@ -321,6 +322,9 @@ func TestIPListen(t *testing.T) {
 	must(t, netlink.LinkSetUp(link(t, "lo")))
 	if _, err := OpenShards("x", 2, Options{Listen: ":65535"}); err == nil || !strings.Contains(err.Error(), "shards") {
 		t.Errorf("a shard without a port: %v", err)
+	}
+	if _, err := OpenShards("x", 2, Options{Listen: ":4790"}); !errors.Is(err, ErrListen) {
+		t.Errorf("a shard at the port of RoCE: %v", err)
 	}
 	shards, err := OpenShards("x", 2, Options{Listen: "127.0.0.1:9470", Lanes: 3})
 	must(t, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"multiedge/internal/frame"
@@ -126,8 +127,8 @@ func (g *laneSet) steer(fd int) error {
 	return nil
 }
 
-// reservedPorts are not drawn: RoCE's, which NICs and switches treat apart, Azure's own, and that of frames in
-// datagrams (clause 12.3).
+// reservedPorts are neither drawn nor listened at: RoCE's, which NICs and switches treat apart, Azure's own, and that
+// of frames in datagrams (clause 12.3).
 var reservedPorts = [...]int{4791, 65330, int(EtherType)}
 
 // mostDraws bounds how often the kernel is asked for another port.
@@ -148,17 +149,11 @@ func (d *ipDriver) draw() (fd int, err error) {
 }
 
 func reserved(at unix.Sockaddr) bool {
-	port := 0
 	switch at := at.(type) {
 	case *unix.SockaddrInet4:
-		port = at.Port
+		return slices.Contains(reservedPorts[:], at.Port)
 	case *unix.SockaddrInet6:
-		port = at.Port
-	}
-	for _, r := range reservedPorts {
-		if port == r {
-			return true
-		}
+		return slices.Contains(reservedPorts[:], at.Port)
 	}
 	return false
 }

@@ -207,8 +207,7 @@ const (
 		"docs/PERFORMANCE.md; and flows between two hosts share a session, its window and its turns at the NIC, " +
 		"where the model has a connection for each"
 	whyIncast = "a session begins with a window of 10 frames, before any mark came back: more than 32 senders fill " +
-		"the buffer with them; each lane has a frame in flight at least, and those of 128 senders' 4 lanes are more " +
-		"than the buffer holds"
+		"the buffer with them, and each lane learns of marks by itself until it rests"
 	whyFrames = "sealed frames have 100 bytes of headers more than TCP's packets, 7 % of a link at an MTU of 1500"
 )
 

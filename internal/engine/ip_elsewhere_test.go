@@ -143,3 +143,37 @@ func TestIPLinkOutOfReach(t *testing.T) {
 		t.Errorf("paths %+v", p)
 	}
 }
+
+// Clause 21.4: a link of the peer comes within reach after our two paths have shared an address of it for long, which
+// both are answered at. One of them finds it, at one end or at both if both know addresses.
+func TestIPLinkWithinReach(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		r := newIPNet(t, 2, rigOptions{})
+		if both {
+			r.n[1].e.SetEndpoints(r.now, r.id(0), r.at[0])
+		}
+		r.lose = func(from int, f *flight) bool {
+			return from == 1 && f.link == 1 || from == 0 && f.to == r.at[1][1]
+		}
+		c := r.connect(engine.DialOptions{})
+		paths := func(i int) []engine.PathStatus { return r.n[i].e.Snapshot(r.now).Peers[0].Paths }
+		lead := func(i int, apart bool) bool {
+			p := paths(i)
+			return len(p) == 2 && p[0].State == "good" && p[1].State == "good" &&
+				(p[0].PeerAddr != p[1].PeerAddr) == apart && (!apart || p[0].PeerLink != p[1].PeerLink)
+		}
+		r.must("two paths to one address", 30*time.Second, func() bool { return lead(0, false) })
+		r.rest(30 * time.Second)
+		r.lose = nil
+		r.must("two paths to two addresses", 30*time.Second, func() bool { return lead(0, true) })
+		if both {
+			r.must("at the other end too", 60*time.Second, func() bool { return lead(1, true) })
+		}
+		r.write(0, c, 300000, 1, time.Second)
+		r.write(1, c, 300000, 2, time.Second)
+		r.rest(time.Minute)
+		if p := paths(0); !lead(0, true) {
+			t.Errorf("a minute later %+v", p)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package shard
 import (
 	"testing"
 
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 )
@@ -102,5 +103,51 @@ func TestWrap(t *testing.T) {
 		check(bare, false)
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// looked is a driver of that kind, whose receives are counted.
+type looked struct {
+	linkdrv.Driver
+	kind  string
+	looks int
+}
+
+func (d *looked) Info() linkdrv.Info {
+	info := d.Driver.Info()
+	info.Kind = d.kind
+	return info
+}
+
+func (d *looked) Recv(dst [][]byte) (int, error) {
+	d.looks++
+	return d.Driver.Recv(dst)
+}
+
+// Where a look at a link is a system call, what a client has submitted is taken before it; a client that always has
+// something keeps the shard from every second look alone. Where it is none the links come first.
+func TestClientsBeforeLooks(t *testing.T) {
+	for kind, want := range map[string][]int{linkdrv.KindMmsg: {1, 0, 1, 0, 1, 0, 1, 1},
+		linkdrv.KindRing: {1, 1, 1, 1, 1, 1, 1, 1}} {
+		d := &looked{Driver: still(t), kind: kind}
+		s := unstarted(t, d)
+		c := attached(t, s, NewUser(1), 4)
+		entries := c.rings.SubmitProducer()
+		for i, submits := range []bool{false, true, true, true, true, true, true, false} {
+			if submits {
+				if n, err := entries.Room(); n == 0 || err != nil {
+					t.Fatalf("%s: room for %d, %v", kind, n, err)
+				}
+				entries.Put(&ipc.SQE{Op: ipc.OpWrite})
+				entries.Publish()
+			}
+			before := d.looks
+			s.idle.quiet = 0 // a timer may be due
+			if s.Iterate(mono.Now()); d.looks-before != want[i] || c.sq.Ready() {
+				t.Errorf("%s: iteration %d looked %d times, and left entries: %v", kind, i, d.looks-before,
+					c.sq.Ready())
+			}
+		}
+		s.Shutdown()
 	}
 }

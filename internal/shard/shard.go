@@ -119,6 +119,7 @@ type idleness struct {
 	busy       bool      // the latest iteration found something to do: there may be more
 	quiet      mono.Time // when the next timer is due; until then only arrivals make work
 	looks      int       // how often an iteration looks for arrivals while quiet
+	passed     bool      // the latest iteration did not look at the links
 	calls      Calls     // the token holder's
 	threadSet  pollSet   // the thread's; prepared under the token, used while it sleeps
 	driverSet  pollSet   // the sleeping driver's, likewise
@@ -227,7 +228,7 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 		s.pulse(now)
 	}
 	for look := 1; ; look++ {
-		worked = s.receive(now)
+		worked = !s.clientsFirst() && s.receive(now)
 		worked = s.drainClients(now) || worked
 		worked = s.box.run(now) || worked
 		if worked || now >= s.idle.quiet || s.links.failedLinks {
@@ -271,6 +272,13 @@ const (
 	collectMost  = 8 << 20
 	collectLeast = 1 << 20
 )
+
+// clientsFirst reports whether an iteration takes what clients have submitted without a look at the links: where a look
+// is a system call it would delay a lone operation by that. The next iteration looks.
+func (s *Shard) clientsFirst() bool {
+	s.idle.passed = s.idle.looks == 1 && !s.idle.passed && s.clientsReady()
+	return s.idle.passed
+}
 
 // collect has another thread collect the garbage of idle connections. A daemon gives that memory back to the
 // system at once; the runtime takes its time for that, since it uses a hundredth of a processor.

@@ -34,6 +34,7 @@ type move struct {
 	Ask   bool      // a Probe is to be sent there
 	Back  uint64    // nonce of an Echo that is to be sent there, besides to where the path leads; 0: none
 	shown bool      // frames came from there; otherwise the configuration alone names it
+	parts bool      // the path leads where another does, and is answered there
 }
 
 // moveEvery is how long a path is asked where it leads before another address is, and the least time between two Probes
@@ -220,7 +221,13 @@ func (m *move) Nonce() uint64 { return m.nonce }
 // section 9.4), unless the peer has opened its lane anew.
 func (p *Tx) moved(now mono.Time) {
 	to := p.Move.To
-	if p.Set.from != to || p.Probing.ackedAt >= p.Move.since || !p.Usable() {
+	switch {
+	case p.Set.from != to || !p.Usable():
+		return
+	case p.Move.parts:
+		p.parts(now)
+		return
+	case p.Probing.ackedAt >= p.Move.since:
 		return
 	}
 	same := p.To.SameHost(&to)
@@ -278,45 +285,6 @@ func (p *Tx) seek(now mono.Time) {
 		p.direct(to)
 	}
 	p.tries++
-}
-
-// apartFor is for how long after its last acknowledgement a path that was never apart is not led to where another is.
-const apartFor = 10 * time.Second
-
-// shares reports whether another path that answers leads to the same address.
-func (p *Tx) shares() bool {
-	for m := p.Set.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
-		if o := p.Set.Tx[bits.TrailingZeros64(m)]; o.Usable() && o.To == p.To {
-			return true
-		}
-	}
-	return false
-}
-
-// candidate returns the next address at which the peer may be. As long as there is a link of the peer to which no other
-// path leads, addresses to which another does are passed over: two links would share one of the peer's for good. But
-// that link may be out of reach from here, and was if the path has never been apart from the others: then they are
-// passed over for a while only. One that has been is down, and comes back.
-func (p *Tx) candidate(now mono.Time) (to frame.Addr, ok bool) {
-	s, others := p.Set, uint64(0)
-	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
-		if o := s.Tx[bits.TrailingZeros64(m)]; o.Usable() && s.isIP(o.Link) {
-			others |= 1 << o.Number
-		}
-	}
-	from := &s.net.Links[p.Link].Addr
-	first, ok := s.Hints.Candidate(from, p.Link, p.tries)
-	if s.facing(p.Link, s.present())&^others == 0 {
-		return first, ok
-	}
-	apart := p.parted || now.Sub(p.Probing.ackedAt) < apartFor
-	for to = first; ok && apart && s.LeadsTo(&to); {
-		p.tries++
-		if to, ok = s.Hints.Candidate(from, p.Link, p.tries); to == first {
-			break // there is no other
-		}
-	}
-	return to, ok
 }
 
 // seekAside asks at the next address at which the peer may be, while the path stays where it is.

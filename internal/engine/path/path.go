@@ -64,6 +64,7 @@ type Tx struct {
 	port    int        // of a lane's, from which it asks
 	unheard int        // keep-alive times in a row in which nothing of the peer came by a lane
 	parted  bool       // it was good in this session where no other path led
+	partAt  mono.Time  // when it asks at other addresses, since another path leads to its own; 0: never
 
 	Count Counters
 }
@@ -167,7 +168,11 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 	case StateGood:
 		p.Probing.ackedAt = now
 		p.Set.Hints.Proved[p.Link] = p.To
-		p.parted = p.parted || !p.shares()
+		if p.partAt = 0; !p.shares() {
+			p.parted = true
+		} else if p.Set.isIP(p.Link) {
+			p.partAt = now.Add(apartFor)
+		}
 		switch {
 		case from != StateSuspect && p.PMTU.alone:
 			p.PMTU.MTU, p.PMTU.Joined = wire.MinFrame, false
@@ -199,6 +204,9 @@ func (p *Tx) NextTimeout() mono.Time {
 	at := min(p.Probing.probeAt, p.Ledger.Deadline(), p.paceAt)
 	if p.Move.due != 0 {
 		at = min(at, p.Move.due)
+	}
+	if p.partAt != 0 {
+		at = min(at, p.partAt)
 	}
 	return at
 }
@@ -270,6 +278,7 @@ func (p *Tx) HandleTimeout(now mono.Time) {
 		p.probeTimer(now)
 	}
 	p.moveTimer(now)
+	p.partTimer(now)
 }
 
 // judge moves a path that does not answer towards dead (clause 9.1).
