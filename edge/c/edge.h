@@ -254,7 +254,6 @@ EDGE_API int edge_import(edge_conn *conn, const char *name, edge_remote **remote
 EDGE_API void edge_remote_free(edge_remote *remote);
 EDGE_API uint64_t edge_remote_size(const edge_remote *remote);
 EDGE_API int edge_remote_perm(const edge_remote *remote);
-
 /* Domains (EDGE_FEATURE_DOMAINS): memory that peers of many connections reach by the same keys, as a protection domain
  * of libibverbs is. A domain is any number of the program's but 0. A connection belongs to it from its beginning on
  * (edge_dial_options, edge_request_join), is best ordered, and stops: after an operation of the peer that this node
@@ -505,8 +504,7 @@ typedef struct edge_notification {
 	uint32_t imm;
 } edge_notification;
 
-/* Takes the oldest notification, waiting for one. Those that came before the end of the connection are delivered,
- * then the reason of the end is returned. */
+/* Takes the oldest notification, waiting for one: those before the connection's end, then the reason of the end. */
 EDGE_API int edge_notify_wait(edge_conn *conn, edge_notification *notification, int timeout_ms);
 
 /* --- streams: bytes in both directions, as TCP has them (PROTOCOL clause 11) --- */
