@@ -464,8 +464,11 @@ int edge_device_poll(edge_device *d)
 	if (w->loop.yield != 0 || w->loop.sleep != 0)
 		idle_loop_returns(&w->idle, &w->loop, now_ns());
 	int n = pump(d, asleep ? wakes(d) : look_due(d));
-	if (n > 0)
+	if (n > 0) {
 		w->passed = false;
+		if (!w->leader)
+			tell_polling(d, false); /* the caller works on it */
+	}
 	if (!mine && n == 0)
 		n = 1; /* others took what this caller has not looked at */
 	w->seen = w->news;

@@ -17,7 +17,7 @@ import (
 //   - yield at once while a client has to run that polls or was just woken, until it did (wake.go). One that polls and
 //     has taken everything can only wait: it gets the core now and then, for what else its program has to do, since a
 //     yield to it is two switches in which nobody looks at the links. While another client works on what it was given,
-//     it is asked more often whether that needs this core;
+//     or such a yield was longer than these switches, so that somebody works here, the shard yields more often;
 //   - when a yield took long another thread needs the core: stop yielding for a while, and sleep.
 const defaultSpin = 50 * time.Microsecond
 
@@ -38,6 +38,7 @@ type waiter struct {
 	turn     idle.Turn
 	lastWork mono.Time
 	yielded  mono.Time // the end of the latest yield
+	beside   mono.Time // until when others are taken to work on this core while clients wait
 	asleep   mono.Time // since when it sleeps
 }
 
@@ -48,7 +49,7 @@ func (w *waiter) idle(now mono.Time, polling, working, due bool) action {
 	waits := polling || due
 	contended := w.core.At(now)
 	looks := looksFor
-	if working {
+	if working || now < w.beside {
 		looks = looksBeside
 	}
 	yield := waits && !contended && (due || now.Sub(w.yielded) >= looks)
@@ -69,12 +70,23 @@ func (w *waiter) idle(now mono.Time, polling, working, due bool) action {
 	return actPoll
 }
 
-// looksFor is how long the shard looks for work between two yields to clients that poll and have nothing to take. It is
-// shorter than the yield that tells a client that its core is contended (idle.Contention), and longer than most answers
-// take. looksBeside is that while another client works.
+// gaveWay is told that a yield ended now that was to clients with nothing to take. One that takes longer than the two
+// switches found somebody at work: another thread of such a client, or one of this process that serves a request.
+func (w *waiter) gaveWay(now mono.Time, took time.Duration) {
+	if took >= workedTime {
+		w.beside = now.Add(besideTime)
+	}
+}
+
 const (
+	// looksFor is how long the shard looks for work between two yields to clients that poll and have nothing to take. It
+	// is shorter than the yield that tells a client that its core is contended (idle.Contention), and longer than most
+	// answers take. looksBeside is that while somebody works on the core.
 	looksFor    = 100 * time.Microsecond
 	looksBeside = 3 * time.Microsecond
+
+	workedTime = 25 * time.Microsecond // a yield of that length is more than two switches, where these are slowest
+	besideTime = 2 * time.Millisecond  // for which the shard expects more of that work
 )
 
 // yield gives the processor to another runnable thread, if there is one. The call itself, which is why it may not be

@@ -69,9 +69,13 @@ func (s *Shard) ringBells() (left bool) {
 // shortly before.
 func (s *Shard) giveWay(before mono.Time) (now mono.Time) {
 	s.idle.calls.Yields++
+	waited := len(s.clients.due) == 0
 	yield()
 	now = mono.Now()
 	took := now.Sub(before)
+	if waited {
+		s.idle.wait.gaveWay(now, took)
+	}
 	s.idle.wait.yielded = now
 	s.idle.wait.core.Yielded(now, took)
 	s.stillDue(now, took)
