@@ -210,7 +210,7 @@ func (a *abiDaemon) request(b []byte, kind uint16, id uint64) bool {
 }
 
 func (a *abiDaemon) hello(b []byte, id uint64) bool {
-	if le.Uint32(b[16:]) != 2 || le.Uint32(b[20:]) != 2 || le.Uint64(b[24:]) != 0x155fa || le.Uint64(b[32:]) != 0 ||
+	if le.Uint32(b[16:]) != 2 || le.Uint32(b[20:]) != 2 || le.Uint64(b[24:]) != 0x355fa || le.Uint64(b[32:]) != 0 ||
 		le.Uint32(b[40:]) != 64 || le.Uint16(b[48:]) != 64 || le.Uint16(b[50:]) != 32 || abiText(b, 56) == "" {
 		a.t.Errorf("hello: % x", b[:64])
 	}

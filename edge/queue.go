@@ -205,6 +205,9 @@ func (d *attachment) flushQueues(err error) {
 			t := d.slots.extras[i].ticket
 			d.slots.extras[i].ticket = ticket{}
 			if t.queue != nil {
+				if t.kind != Receive {
+					t.queue.works.Add(-1)
+				}
 				t.queue.put(d, Completion{Kind: t.kind, Conn: s.conn, Context: t.context, Err: err})
 			}
 		}

@@ -273,8 +273,10 @@ func TestSmallWindowsRest(t *testing.T) {
 		if sum() != DefaultFabric.Least {
 			t.Errorf("%d lanes: those that rest make it %v", n, sum())
 		}
-		for was := sum(); len(awake(all)) < n; was = sum() {
-			rounds(1, 0)
+		for was, k := sum(), 0; len(awake(all)) < n; was, k = sum(), k+1 {
+			if rounds(1, 0); k == 1000 {
+				t.Fatalf("%d lanes: %d are awake after %d round trips without marks", n, len(awake(all)), k)
+			}
 			if got := sum(); got < was || got > was+1.5*float64(n) {
 				t.Fatalf("%d lanes: %v frames become %v", n, was, got)
 			}

@@ -147,7 +147,11 @@ func TestIPLinkOutOfReach(t *testing.T) {
 // Clause 21.4: a link of the peer comes within reach after our two paths have shared an address of it for long, which
 // both are answered at. One of them finds it, at one end or at both if both know addresses.
 func TestIPLinkWithinReach(t *testing.T) {
-	for _, both := range []bool{false, true} {
+	for _, c := range []struct {
+		both bool
+		far  int // the local link of node 0 that never reaches the address; -1: both do
+	}{{false, -1}, {true, -1}, {false, 1}} {
+		both := c.both
 		r := newIPNet(t, 2, rigOptions{})
 		if both {
 			r.n[1].e.SetEndpoints(r.now, r.id(0), r.at[0])
@@ -155,7 +159,7 @@ func TestIPLinkWithinReach(t *testing.T) {
 		r.lose = func(from int, f *flight) bool {
 			return from == 1 && f.link == 1 || from == 0 && f.to == r.at[1][1]
 		}
-		c := r.connect(engine.DialOptions{})
+		conn := r.connect(engine.DialOptions{})
 		paths := func(i int) []engine.PathStatus { return r.n[i].e.Snapshot(r.now).Peers[0].Paths }
 		lead := func(i int, apart bool) bool {
 			p := paths(i)
@@ -164,13 +168,16 @@ func TestIPLinkWithinReach(t *testing.T) {
 		}
 		r.must("two paths to one address", 30*time.Second, func() bool { return lead(0, false) })
 		r.rest(30 * time.Second)
-		r.lose = nil
-		r.must("two paths to two addresses", 30*time.Second, func() bool { return lead(0, true) })
+		r.lose = func(from int, f *flight) bool {
+			return from == 0 && f.link == c.far && f.to == r.at[1][1] ||
+				from == 1 && f.link == 1 && c.far >= 0 && f.to == r.at[0][c.far]
+		}
+		r.must("two paths to two addresses", 60*time.Second, func() bool { return lead(0, true) })
 		if both {
 			r.must("at the other end too", 60*time.Second, func() bool { return lead(1, true) })
 		}
-		r.write(0, c, 300000, 1, time.Second)
-		r.write(1, c, 300000, 2, time.Second)
+		r.write(0, conn, 300000, 1, time.Second)
+		r.write(1, conn, 300000, 2, time.Second)
 		r.rest(time.Minute)
 		if p := paths(0); !lead(0, true) {
 			t.Errorf("a minute later %+v", p)

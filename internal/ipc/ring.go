@@ -28,7 +28,7 @@ const (
 
 const wordStride = 128
 
-// toldAt is where the daemon counts what it sends (Rings.Tell): a word beside wordPulse, which is written as seldom.
+// toldAt is where the daemon counts what it sends (Rings.tell): a word beside wordPulse, which is written as seldom.
 const toldAt = wordPulse*wordStride + wordStride/2
 
 // What the client writes to wordClientAsleep. Any other value but 0 means the same as asleep.

@@ -304,7 +304,7 @@ func (s *Shard) touch(c *Client) {
 	}
 }
 
-// flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
+// flushClients publishes completions, wakes sleeping clients and sends messages, or hands them to the writers.
 func (s *Shard) flushClients(now mono.Time) {
 	for i, c := range s.clients.touched {
 		s.clients.touched[i] = nil

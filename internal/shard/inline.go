@@ -3,8 +3,8 @@ package shard
 import "multiedge/internal/ipc"
 
 // Operations whose bytes came with them and are more than fit into their entry (A6.19): those of the entries before it
-// are copied together, and with its own they are the engine's local memory until it has ended. Each such operation
-// counts as inlineCost more for limits.ops_per_user, since its memory is the daemon's.
+// are copied together, and with its own they are the engine's local memory until its completion. Each such operation
+// counts as inlineCost more for limits.ops_per_user until then, since its memory is the daemon's.
 
 type inlineBytes [ipc.MaxBytes]byte
 

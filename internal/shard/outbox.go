@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
 )
 
 // OutboxLimit is the number of messages that may wait for a client that does not read, besides the two that the end of
@@ -20,6 +21,8 @@ type Outbox struct {
 	msgs   []*ipc.Message
 	inHand int // what Take returned last: it waits still, until the next Take
 	direct func(*ipc.Message) bool
+	slow   debt          // of long calls of it
+	until  mono.Time     // it is not called before
 	unread *atomic.Int64 // counts what waits for all clients of a user; nil: none does
 	limit  int
 	closed bool
@@ -56,7 +59,7 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 		return true
 	}
 	if o.direct != nil && len(o.msgs)+o.inHand == 0 {
-		for len(msgs) > 0 && o.direct(msgs[0]) {
+		for len(msgs) > 0 && o.sends(msgs[0]) {
 			msgs = msgs[1:]
 		}
 		if len(msgs) == 0 {
@@ -70,6 +73,21 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 	o.count(len(msgs))
 	o.ready.Signal()
 	return true
+}
+
+// sends is direct. How long that takes is up to the client, as with a doorbell (ringer): the kernel wakes all that wait
+// for its socket before the call returns. Beyond the client's share the writer sends, for longShare times as long as the
+// latest call took.
+func (o *Outbox) sends(m *ipc.Message) bool {
+	from := mono.Now()
+	if from < o.until {
+		return false
+	}
+	sent := o.direct(m)
+	if took := mono.Now().Sub(from); took > longRing && o.slow.tooMuch(from, took) {
+		o.until = from.Add(longShare * took)
+	}
+	return sent
 }
 
 // Short waits until no more than so many messages wait, or the outbox is closed: a client that does not read the

@@ -179,3 +179,25 @@ func TestWhatIsPostponedIsBounded(t *testing.T) {
 		s.clients.touched = nil
 	})
 }
+
+// A client for whose socket a call takes long, since it waits there very many times, costs the shard one such call: what
+// follows is left to the goroutine that writes.
+func TestOutboxLeavesSlowSockets(t *testing.T) {
+	calls := 0
+	o := NewOutbox(1, func(*ipc.Message) bool {
+		calls++
+		time.Sleep(2 * mostDebt) // in the kernel
+		return true
+	})
+	for id := range uint64(3) {
+		if !o.put([]*ipc.Message{{ID: id}}) {
+			t.Fatal("no room")
+		}
+	}
+	if calls != 1 || o.length() != 2 {
+		t.Fatalf("%d calls, %d messages left to the writer", calls, o.length())
+	}
+	if taken := o.Take(nil); taken[0].ID != 1 {
+		t.Errorf("the writer begins with message %d", taken[0].ID)
+	}
+}

@@ -66,6 +66,29 @@ func TestWaitPolicy(t *testing.T) {
 	}
 }
 
+// A yield to clients that can only wait, and that is longer than two switches, found somebody at work on this core: for a
+// while the shard yields more often.
+func TestShardGivesWayToWhoWorksBeside(t *testing.T) {
+	start := mono.Time(time.Hour)
+	for _, c := range []struct {
+		took, later time.Duration
+		want        action
+	}{
+		{workedTime - 1, 0, actPoll},
+		{workedTime, 0, actYield},
+		{workedTime, besideTime - looksBeside - 1, actYield},
+		{workedTime, besideTime, actPoll},
+	} {
+		w := waiter{mode: "adaptive", spin: idle.Patience{Base: defaultSpin}}
+		w.gaveWay(start, c.took)
+		now := start.Add(c.later + looksBeside)
+		w.lastWork, w.yielded = now, now.Add(-looksBeside)
+		if got := w.idle(now, true, false, false); got != c.want {
+			t.Errorf("%v after a yield of %v: %d, want %d", c.later, c.took, got, c.want)
+		}
+	}
+}
+
 // The shard's thread gets a short slice before it sleeps, and the ordinary one before it yields. A kernel that has no
 // slices of threads (before Linux 6.12) says 0 to both.
 func TestHurry(t *testing.T) {

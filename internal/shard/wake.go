@@ -34,7 +34,7 @@ func (s *Shard) wake(c *Client) {
 
 // await has the shard give way to a client that has to run, until it did.
 func (s *Shard) await(c *Client, polls bool) {
-	c.ring.polls = polls
+	c.ring.polls = polls || c.ring.due && c.ring.polls
 	if !c.ring.due {
 		c.ring.due = true
 		s.clients.due = append(s.clients.due, c)

@@ -152,6 +152,12 @@ func TestShardGivesWayToPollersThatHaveSomething(t *testing.T) {
 	check("it did not take it so far", true)
 	now = now.Add(1)
 	check("it does not take it", false)
+	given(ipc.Polls, ipc.CQComplete, ipc.StatusOK)
+	s.await(c.Client, false)
+	check("another thread of it was woken, too", true)
+	c.runs(t)
+	check("it took all", false)
+	c.rings.SetClientPolling(ipc.NotPolling)
 	c.given(s) // and sleeps
 	if due, polls := s.stillDue(c.ring.rung, 0); !due || polls {
 		t.Errorf("one that was woken: due %v, as one that polls %v", due, polls)

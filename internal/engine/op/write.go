@@ -60,12 +60,16 @@ func emitWrite(w *build.Frame, c *Conn, o *sendOp, p part, retx bool) (sent uint
 
 // overtakes reports whether o, which gets number seq, leaves before what waits to be sent: a write without bytes that
 // nothing orders (clause 6.7) says something of the other direction, such as a stream's Credit (clause 11.5), for which
-// the peer waits. One at a time does, so that it holds up neither those bytes nor answers to the peer's reads.
+// the peer waits. One at a time does, and none far ahead, so that it holds up neither those bytes nor answers to the
+// peer's reads.
 func (c *Conn) overtakes(o *sendOp, seq seqnum.Value) bool {
 	const ordered = wire.SegBackward | wire.SegForward | wire.SegFenced
 	return o.op.Kind == OpWrite && o.n == 0 && o.flags&ordered == 0 && !c.ordered && c.send.cur != seq &&
-		c.send.urgent.Len() == 0 && c.sendable(seq)
+		c.send.urgent.Len() == 0 && c.sendable(seq) && seq.InWindow(c.send.ackBase, aheadMost)
 }
+
+// aheadMost is how many operations what overtakes may be ahead: the peer is charged for as many records (clause 7.5).
+const aheadMost = 64
 
 // smallWrite copies a part of a write or send into the tail, in the short form when it follows its predecessor.
 func (c *Conn) smallWrite(w *build.Frame, o *sendOp, p part, retx bool) (ok bool, lack *miss) {

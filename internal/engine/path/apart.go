@@ -56,9 +56,20 @@ func (p *Tx) candidate(now mono.Time) (to frame.Addr, ok bool) {
 	return to, ok
 }
 
+// partAll has the paths that lead where p does ask elsewhere after a while: those that were there before, too.
+func (p *Tx) partAll(now mono.Time) {
+	s := p.Set
+	for m := s.TxMask; m != 0; m &= m - 1 {
+		if o := s.Tx[bits.TrailingZeros64(m)]; o.Usable() && o.To == p.To && (o == p || o.partAt == 0) {
+			o.partAt = now.Add(apartFor)
+		}
+	}
+}
+
 // partTimer has a path that is good where another one leads, too, ask at the addresses of the configuration where none
 // does, one each time: a link of the peer to which no path leads may have come within reach. Addresses from which
-// frames alone came are not asked: whoever copies frames would draw away a path that is answered.
+// frames alone came are not asked: whoever copies frames would draw away a path that is answered. Who holds a configured
+// address can, by sending Probes on to a link of the peer: of two paths that led to one place, which goes on.
 func (p *Tx) partTimer(now mono.Time) {
 	if p.partAt == 0 || now < p.partAt {
 		return

@@ -16,7 +16,7 @@ import (
 //  1. A path that is not good goes to the addresses of the configuration in turn, and to those seen before.
 //  2. One that is not good goes where the newest authentic frame of its link came from.
 //  3. One that is good moves only when nothing is acknowledged any more where it leads, and a Probe to the new address
-//     was answered from there: a frame can be copied, and sent from anywhere.
+//     was answered from there: a frame can be copied, and sent from anywhere; or as apart.go says.
 
 // place is a link of the peer as seen from one of ours.
 type place struct {
@@ -178,7 +178,7 @@ func (p *Tx) strays(now mono.Time, from frame.Addr) {
 	m := &p.Move
 	age := now.Sub(m.since)
 	switch {
-	case m.To != from || p.Probing.ackedAt >= m.since:
+	case m.To != from || m.parts || p.Probing.ackedAt >= m.since:
 		if !m.To.Known() || age >= moveEvery {
 			p.consider(now, from, true)
 			p.WantPing(true)

@@ -171,7 +171,7 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 		if p.partAt = 0; !p.shares() {
 			p.parted = true
 		} else if p.Set.isIP(p.Link) {
-			p.partAt = now.Add(apartFor)
+			p.partAll(now)
 		}
 		switch {
 		case from != StateSuspect && p.PMTU.alone:

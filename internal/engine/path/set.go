@@ -193,7 +193,7 @@ func (s *Set) Pick(now mono.Time) *Tx {
 	for m := s.TxMask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		p := s.Tx[i]
-		if !p.Usable() {
+		if !p.Usable() || p.Cwnd.Frames() == 0 { // one that rests (clause 21.8) is not waited for
 			continue
 		}
 		live |= 1 << i

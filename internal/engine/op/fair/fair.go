@@ -173,8 +173,8 @@ func (f *Tree[C]) Spend(n *Share[C], bytes int) {
 const sessionTurn = 64 << 10
 
 // connTurn is how many bytes a connection may send before it is the turn of another one of the same client: frames of
-// one operation that follow each other are one piece of work, here and at the peer (PROTOCOL clause 12.7). Users and
-// clients do not wait for each other for so long.
+// one operation that follow each other are one piece of work, here and at the peer (PROTOCOL clause 12.7). Clients
+// of a user do not wait for each other for so long.
 const connTurn = 64 << 10
 
 // renew begins a turn of n. Bytes beyond the previous turn are subtracted, but at least one byte is left: the frames of
