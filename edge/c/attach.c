@@ -16,12 +16,18 @@
 #define FEATURES \
 	(EDGE_FEATURE_MEMORY | EDGE_FEATURE_ATOMICS | EDGE_FEATURE_PIECES | EDGE_FEATURE_MESSAGES | EDGE_FEATURE_LOCAL | \
 	 EDGE_FEATURE_EAGER | EDGE_FEATURE_DOMAINS | EDGE_FEATURE_SCATTER | EDGE_FEATURE_WORDS | \
-	 EDGE_FEATURE_OVERLAP | EDGE_FEATURE_EARLY | EDGE_FEATURE_BYTES | EDGE_FEATURE_RESUME)
+	 EDGE_FEATURE_OVERLAP | EDGE_FEATURE_EARLY | EDGE_FEATURE_BYTES)
 
 #define FIRST_PAUSE (10 * MILLI)
 #define LONGEST_PAUSE (2 * SECOND)
 #define STEADY (10 * SECOND)  /* an attachment that lasted so long was a good one: the next pause is the first */
 #define GREET_TIME (10 * SECOND)
+
+/* RESUME changes what a refusal does to what is behind it: only for programs that say that they resume. */
+static uint64_t wanted(const edge_device *d)
+{
+	return FEATURES | (d->cfg.resume != 0 ? EDGE_FEATURE_RESUME : 0);
+}
 
 /* The socket and the rings of an attachment go. */
 void attach_end(edge_device *d, int err)
@@ -56,7 +62,7 @@ static int check_hello(edge_device *d, const struct abi_hello_reply *m, const in
 {
 	if (fds[0] < 0 || fds[1] < 0 || fds[2] < 0)
 		return no_descriptor(d);
-	if (m->version != ABI_VERSION || m->sqe_size != 64 || m->cqe_size != 32 || (m->features & ~FEATURES) != 0)
+	if (m->version != ABI_VERSION || m->sqe_size != 64 || m->cqe_size != 32 || (m->features & ~wanted(d)) != 0)
 		return fail(EDGE_ERR_VERSION, "the daemon chose version %u, features %#llx, entries of %u and %u bytes",
 		            m->version, (unsigned long long)m->features, m->sqe_size, m->cqe_size);
 	if (m->sq_entries != d->cfg.queue_depth)
@@ -145,7 +151,7 @@ int attach_start(edge_device *d)
 	d->at->state = GREETING;
 	d->epoch++;
 	d->at->greet_until = now_ns() + GREET_TIME;
-	struct abi_hello m = { .lowest = ABI_VERSION, .highest = ABI_VERSION, .features = FEATURES,
+	struct abi_hello m = { .lowest = ABI_VERSION, .highest = ABI_VERSION, .features = wanted(d),
 		.depth = d->cfg.queue_depth, .shard = d->cfg.shard, .sqe_size = 64, .cqe_size = 32 };
 	put_str(&m.name, d->name == NULL ? "" : d->name);
 	int err = control_send(d, &m, sizeof m, ABI_HELLO, -1, greeted, NULL, 0);

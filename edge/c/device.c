@@ -1,4 +1,5 @@
 /* Devices: opening and closing. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,9 +17,10 @@ static int normalize(edge_config *to, const edge_config *from)
 {
 	memset(to, 0, sizeof *to);
 	if (from != NULL) {
-		if (from->size != sizeof *from)
+		size_t before = offsetof(edge_config, resume); /* of programs from before it */
+		if (from->size != sizeof *from && from->size != before)
 			return fail(EDGE_ERR_INVALID, "edge_config.size must be its sizeof");
-		*to = *from;
+		memcpy(to, from, from->size);
 	}
 	if (to->queue_depth == 0)
 		to->queue_depth = 1024;

@@ -7,8 +7,7 @@
  * imports it, and reads and writes it by operations that involve no code of the owner.
  *
  * Results. Functions return 0 or a count, or a negative edge_error. edge_message says what an error means and what
- * to do; edge_detail has more about the calling thread's latest failure. Objects come back through pointers,
- * unchanged on error.
+ * to do; edge_detail has more about the thread's latest failure. Objects come back by pointers, unchanged on error.
  *
  * Time. timeout_ms is the longest wait in milliseconds: EDGE_FOREVER waits without end, 0 looks once. A wait that
  * ended without what it waited for is EDGE_ERR_AGAIN with 0 and EDGE_ERR_TIMEOUT otherwise (EDGE_ERR_DAEMON_SILENT
@@ -137,6 +136,7 @@ typedef struct edge_config {
 	 * daemon is lost, with 0 when the device has attached again, in that order. It must not close the device. */
 	void (*on_change)(void *arg, int err);
 	void *arg;
+	int resume;              /* not 0: it uses edge_conn_resume. Programs from before this member end with arg */
 } edge_config;
 
 /* Attaches to the daemon. timeout_ms bounds that alone; at most 10 s are waited. The start returns at once with a
@@ -149,8 +149,7 @@ EDGE_API int edge_device_attached(edge_device *dev, int timeout_ms);
  * send what they were given. */
 EDGE_API void edge_device_close(edge_device *dev, int timeout_ms);
 /* Waits until the peers have what was written to streams, those that were closed among them: before exec, which ends
- * the device with the program. With timeout_ms 0 it looks once; no descriptor becomes readable when it is
- * time to look again. */
+ * the device with the program. With timeout_ms 0 it looks once; no descriptor says when to look again. */
 EDGE_API int edge_device_drain(edge_device *dev, int timeout_ms);
 /* 0 while attached; EDGE_ERR_DAEMON_DOWN while the device looks for a daemon. */
 EDGE_API int edge_device_error(edge_device *dev);
@@ -232,8 +231,7 @@ EDGE_API int edge_region_error(edge_region *region);
 /* Registers a stale region with the present daemon, at the same address with the same bytes (which the call copies:
  * no thread may write them meanwhile). Exports are made anew. Not for memory of edge_register_memfd. */
 EDGE_API int edge_region_renew(edge_region *region, int timeout_ms);
-/* Revokes its exports, unpins, unmaps and frees it. EDGE_ERR_BUSY: operations in flight use it, nothing has
- * happened. */
+/* Revokes its exports, unpins, unmaps and frees it. EDGE_ERR_BUSY: nothing happened, operations in flight use it. */
 EDGE_API int edge_region_close(edge_region *region);
 
 /* Lets the peer of conn access size bytes from off, and announces them under name. The export belongs to the
@@ -257,11 +255,12 @@ EDGE_API int edge_remote_perm(const edge_remote *remote);
 /* Domains (EDGE_FEATURE_DOMAINS): memory that peers of many connections reach by the same keys, as a protection domain
  * of libibverbs is. A domain is any number of the program's but 0. A connection belongs to it from its beginning on
  * (edge_dial_options, edge_request_join), is best ordered, and stops: after an operation of the peer that this node
- * refused it refuses all later ones (EDGE_ERR_STOPPED). One that the own daemon has no room for (EDGE_ERR_QUOTA) takes
- * along those behind it, until edge_conn_resume: then all may be posted again (EDGE_FEATURE_RESUME).
+ * refused it refuses all later ones (EDGE_ERR_STOPPED). With edge_config.resume and EDGE_FEATURE_RESUME one that our
+ * daemon has no room for (EDGE_ERR_QUOTA) takes along all begun behind it, until edge_conn_resume: then they may be
+ * posted again. EDGE_ERR_AGAIN: the queue is full, and the daemon was told nothing.
  * edge_share lets the peers of domain access size bytes from off by *key, whose upper half is high and whose lower half
- * is drawn. They name the memory by addresses from base on (work.key, work.remote_off); nobody but the caller tells
- * them. For atomics base and the memory agree modulo 8. When edge_unshare returns 0 no access follows. */
+ * is drawn. They name the memory by addresses from base on (work.key, work.remote_off), which the caller tells them.
+ * For atomics base and the memory agree modulo 8. When edge_unshare returns 0 no access follows. */
 EDGE_API int edge_share(edge_region *region, uint32_t domain, int perm, size_t off, size_t size, uint32_t high,
                         uint64_t base, uint64_t *key, int timeout_ms);
 EDGE_API int edge_unshare(edge_device *dev, uint64_t key, int timeout_ms);
@@ -401,7 +400,7 @@ typedef struct edge_work {
 	int func;                /* of an atomic: enum edge_func. Its size is 4 or 8, it has no local memory */
 	uint64_t operand, compare;
 	uint64_t *result;        /* gets what was there before the atomic is done; NULL: not wanted */
-	int64_t patience_us;     /* how long a message waits for a buffer, in microseconds; 0: without end; negative: not */
+	int64_t patience_us;     /* in us, how long a message waits for a buffer (Messages); 0: no end; negative: not */
 	uint64_t key;            /* of memory the peer shared (edge_share), in place of remote; remote_off: the address */
 	uint64_t wrote;          /* of EDGE_TELL: bytes of the latest write, at most 2 GiB, or 0. It has NOTIFY and imm */
 	uint64_t reserved[2];
@@ -460,8 +459,9 @@ EDGE_API int edge_remote_read(edge_remote *remote, void *p, size_t size, uint64_
 /* Messages. A peer's sends use up the buffers that were posted as EDGE_RECEIVE, in order; each comes back by
  * edge_completions with size and imm. A device can have queue_depth of them posted beside its operations. A message
  * that is longer than its buffer fails at both ends with EDGE_ERR_TOO_LONG and uses the buffer up. Without a buffer a
- * send waits (patience_us) and holds up other sends of the connection alone. When a connection ends its buffers come
- * back with the reason. edge_region_close of memory with a buffer in it is EDGE_ERR_BUSY.
+ * send waits patience_us, on an ordered connection of a domain from its turn on, and holds up other sends of the
+ * connection alone. When it ends its buffers come back with the reason. Until a buffer comes back edge_region_close of
+ * its memory is EDGE_ERR_BUSY.
  *
  * A receive queue has buffers for all connections that it serves. A connection joins before it has buffers of its own.
  * The queue ends with the daemon; its buffers come back with EDGE_ERR_DAEMON_DOWN then. */

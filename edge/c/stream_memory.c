@@ -8,11 +8,13 @@
 enum { SPARE = 32 };
 
 /* Clears what the peer wrote into the ring, so that another one that lies about positions has nobody else's bytes read.
- * After Fin that is what the peer said, since every byte was in place before (clause 11.4). What a peer wrote elsewhere
- * is no secret of another. */
+ * After Fin that is what the peer said, since every byte was in place before (clause 11.4), and what it began the next
+ * stream with (11.9), of which we may not have heard. What a peer wrote elsewhere is no secret of another. */
 static void wipe(const edge_stream *s)
 {
 	uint64_t n = s->in.used > s->in.tail ? s->in.used : s->in.tail;
+	if (n < EDGE_STREAM_OPENING)
+		n = EDGE_STREAM_OPENING;
 	memset(s->region->bytes, 0, s->in.fin && n < s->ring ? n : s->ring);
 }
 

@@ -266,8 +266,12 @@ void await_less(edge_device *d)
 	d->w->awaited--;
 }
 
+/* What became due since the latest look at the socket must wake who sleeps; what is due later than the timer need not
+ * cost a system call. */
 static void fall_asleep(edge_device *d)
 {
+	if (d->above->next_due(d) < d->w->timer_at)
+		set_timer(d);
 	ring_sleep(d->ring, d->w->awaited > 0 ? RING_ASLEEP : RING_DOZING);
 }
 

@@ -112,6 +112,20 @@ static bool heard_nonce(const char *peer, const char *tuple, unsigned char *nonc
 	return false;
 }
 
+bool heard_lately(const char *peer, const char *tuple) {
+	struct heard *h = heard_of(peer, false);
+	uint64_t id = hash(tuple);
+	for (int i = 0; h && i < NEAR; i++) {
+		struct one *o = &h->ones[(id + (uint64_t)i) % HEARD];
+		if (o->at == 0 || o->tuple != id)
+			continue;
+		if (now_ns() - o->at < HEAR)
+			return true;
+		*o = (struct one){0};
+	}
+	return false;
+}
+
 /* --- the owner of tcp/PORT --- */
 
 static bool same_port(const struct sock *l, int port) {
@@ -210,7 +224,7 @@ static void answer(edge_request *r) {
 		edge_request_refuse(r, SETTLED);
 		return;
 	}
-	if (early && early_hold(r, peer, tuple, data + 1))
+	if (early && !heard_lately(peer, tuple) && early_hold(r, peer, tuple, data + 1))
 		return;
 	hear(peer, tuple, data + 1);
 	edge_request_refuse(r, OFFER);

@@ -64,6 +64,8 @@ void begin(struct sock *s);               /* first use of an accepted socket */
 void adopt(int fd, bool nonblock, const struct sock *from); /* accepted; NULL: by another process. Unlocked */
 void look_at_dial(struct sock *s);
 void hear(const char *peer, const char *tuple, const unsigned char *nonce); /* of a probe */
+/* Whether a nonce was heard just now, of this connection, then. An older one was of an earlier one: it is forgotten. */
+bool heard_lately(const char *peer, const char *tuple);
 void stays(const struct sock *s);         /* with TCP: whoever begins a stream for it learns that */
 bool stayed(const char *peer, const char *tuple);
 

@@ -297,12 +297,18 @@ static void look_at_begun(struct sock *s) {
 	s->kept.again = false;
 	if (early && err != EDGE_ERR_RESET && !answered(s, edge_stream_conn(s->stream), err))
 		return;
+	/* Who refuses by another word has not kept the nonce: it wanted to take the stream, and could not. */
+	if (early && (err == EDGE_ERR_RESET ||
+	              (err == EDGE_ERR_REFUSED && !refused_by(edge_stream_conn(s->stream), OFFER)))) {
+		become_plain(s, "tcp: the other side gave up");
+		return;
+	}
 	edge_stream_close(s->stream, 0);
 	s->stream = NULL;
 	if (!s->connecting)
 		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* tcp_used may have ended that */
 	if (early && s->listener)
-		return; /* the other side has heard the nonce, and is to dial */
+		return; /* if the other side has heard the nonce it dials; else TCP's bytes or the time decide */
 	remember(s, 0, false);
 	if (split(s->tuple, &from, &to))
 		offer_service_to(s, &to, false, false);

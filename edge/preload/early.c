@@ -46,25 +46,6 @@ void early_begin(void) {
 	edge_stream_reserve(device); /* of the first who connects */
 }
 
-bool early_hold(edge_request *r, const char *peer, const char *tuple, const unsigned char *nonce) {
-	union address from, to;
-	uint32_t uid;
-	if (nwaiting == MOST || !split(tuple, &from, &to) || !accepts_alone(address_port(&to)) ||
-	    edge_request_user(r, &uid))
-		return false;
-	struct early *e = waiting;
-	while (e->r)
-		e++;
-	*e = (struct early){.r = r, .peer = peer, .until = now_ns() + WAIT};
-	snprintf(e->tuple, sizeof e->tuple, "%s", tuple);
-	memcpy(e->nonce, nonce, NONCE_SIZE);
-	nwaiting++;
-	int at = place_of(peer);
-	seen[at].peer = peer;
-	seen[at].until = now_ns() + EXPECT;
-	return true;
-}
-
 static edge_request *release(struct early *e) {
 	edge_request *r = e->r;
 	e->r = NULL;
@@ -76,6 +57,31 @@ static edge_request *release(struct early *e) {
 static void give_up(struct early *e) {
 	hear(e->peer, e->tuple, e->nonce);
 	edge_request_refuse(release(e), OFFER);
+}
+
+bool early_hold(edge_request *r, const char *peer, const char *tuple, const unsigned char *nonce) {
+	union address from, to;
+	uint32_t uid;
+	if (nwaiting == MOST || !split(tuple, &from, &to) || !accepts_alone(address_port(&to)) ||
+	    edge_request_user(r, &uid))
+		return false;
+	/* Two programs of the peer's host ask for one connection: they are to show by the nonce whose it is. */
+	for (struct early *o = waiting; o < waiting + MOST; o++)
+		if (o->r && strcmp(o->tuple, tuple) == 0 && strcmp(o->peer, peer) == 0) {
+			give_up(o);
+			return false;
+		}
+	struct early *e = waiting;
+	while (e->r)
+		e++;
+	*e = (struct early){.r = r, .peer = peer, .until = now_ns() + WAIT};
+	snprintf(e->tuple, sizeof e->tuple, "%s", tuple);
+	memcpy(e->nonce, nonce, NONCE_SIZE);
+	nwaiting++;
+	int at = place_of(peer);
+	seen[at].peer = peer;
+	seen[at].until = now_ns() + EXPECT;
+	return true;
 }
 
 static struct early *of(const struct sock *s) {

@@ -181,7 +181,7 @@ static void opened(struct rested *r) {
 		memcpy(r->name, data + head, n - head);
 	const char *peer = good && split(r->name, &from, &to) ? map_peer(&from, address_port(&to)) : NULL;
 	if (!peer || strcmp(peer, r->peer) || !covered(&to) || !accepts_alone(address_port(&to)) || disputed(r) ||
-	    stayed(peer, r->name)) {
+	    heard_lately(peer, r->name) || stayed(peer, r->name)) {
 		drop(r);
 		return;
 	}

@@ -47,39 +47,44 @@ _Atomic unsigned progresses;
 
 static bool looking;         /* look is under way: finish comes back to it by bury */
 static int watched;          /* sockets in the hub, beside the device */
-static bool attaches;        /* the device was opened, and nobody has waited for it */
+static bool attaches;        /* the device was opened, and is not known to have attached: nothing uses it */
+static uid_t opened_as;      /* by which user */
 static int64_t device_after; /* when the daemon is asked again: it did not answer, or there was none */
 
-static void close_device(const char *why) {
+static void no_daemon(const char *why) {
 	note("edged", why);
-	if (hub >= 0)
-		own_close(hub);
-	hub = -1;
-	edge_device_close(device, 0);
-	device = NULL;
 	device_after = now_ns() + PAUSE;
 }
 
-/* Opens the device, and what threads wait by. It attaches meanwhile. */
+/* Opens the device, and what threads wait by. It attaches meanwhile. A hub that is there stays: others sleep by it. */
 static void open_device(void) {
 	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket};
 	cfg.receive_buffer = cfg.send_buffer = stream_buffer;
 	if (edge_open_start(&device, &cfg)) {
-		note("edged", edge_detail());
 		device = NULL;
-		device_after = now_ns() + PAUSE;
+		no_daemon(edge_detail());
 		return;
 	}
 	attaches = true;
+	opened_as = geteuid();
 	above->opened();
 	edge_device_quiet(device, 1); /* see unlock */
-	hub = own_take(real.epoll_create1(EPOLL_CLOEXEC));
 	struct epoll_event e = {.events = EPOLLIN};
-	if (hub < 0 || own_epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) || !wait_ready())
-		close_device("no descriptors");
+	bool first = hub < 0;
+	if (first)
+		hub = own_take(real.epoll_create1(EPOLL_CLOEXEC));
+	if (hub >= 0 && own_epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) == 0 && wait_ready())
+		return;
+	if (first && hub >= 0) {
+		own_close(hub);
+		hub = -1;
+	}
+	edge_device_close(device, 0);
+	device = NULL;
+	no_daemon("no descriptors");
 }
 
-/* A program of which it is known that it connects, mostly: the daemon does its part while the program begins. */
+/* What edge-run was told to run connects, mostly, if it is no shell: the daemon does its part while it begins. */
 void device_ahead(void) {
 	lock();
 	if (!device)
@@ -90,14 +95,15 @@ void device_ahead(void) {
 bool device_ready(void) {
 	if (now_ns() < device_after)
 		return false;
+	if (device && attaches && geteuid() != opened_as) { /* the daemon is to know the user that the program is now */
+		edge_device_close(device, 0);
+		device = NULL;
+	}
 	if (!device)
 		open_device();
-	if (device && attaches) {
-		attaches = false;
-		if (edge_device_attached(device, DAEMON_MS))
-			close_device(edge_detail());
-	}
-	return device && edge_device_error(device) == 0;
+	if (device && attaches && (attaches = edge_device_attached(device, DAEMON_MS) != 0))
+		no_daemon(edge_detail());
+	return device && !attaches && edge_device_error(device) == 0;
 }
 
 /* Offers s->service. A daemon that does not answer would keep each of many connections, and all who wait for guard. */

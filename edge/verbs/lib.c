@@ -95,7 +95,8 @@ int lib_open(void)
 {
 	if (lib.dev != NULL)
 		return 0;
-	edge_config c = { .size = sizeof c, .name = program_invocation_short_name, .queue_depth = DEPTH };
+	edge_config c = { .size = sizeof c, .name = program_invocation_short_name, .queue_depth = DEPTH,
+		.resume = 1 };
 	int err = edge_open(&lib.dev, &c, OPEN_MS);
 	if (err != 0) {
 		say("no device: %s", edge_message(err));

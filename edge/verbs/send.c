@@ -85,7 +85,7 @@ void send_flush(struct qp *q)
 	for (; q->sq.next != q->sq.head; q->sq.next++) {
 		struct send *s = &q->sq.ring[q->sq.next % q->sq.room];
 		s->err = s->err != 0 ? s->err : IBV_WC_WR_FLUSH_ERR;
-		s->half = false;
+		s->half = s->refused = false;
 		s->done = s->pending == 0;
 	}
 	send_retire(q);
@@ -125,7 +125,7 @@ static bool again(struct qp *q)
 	if (now_ms() < sq->until || edge_conn_resume(q->link.conn) == EDGE_ERR_AGAIN)
 		return false;
 	for (unsigned i = sq->again; i != sq->head; i++)
-		sq->ring[i % sq->room].refused = false;
+		sq->ring[i % sq->room].refused = sq->ring[i % sq->room].done = false;
 	sq->refused = false;
 	sq->next = sq->again;
 	return true;

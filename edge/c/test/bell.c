@@ -18,6 +18,7 @@ enum { FDS = 1024 };
 static _Atomic bool own[FDS]; /* eventfds of this process's, as the doorbell is not */
 static _Atomic int rings = -1; /* the doorbell that a thread is about to ring */
 static _Atomic bool holds;
+static _Thread_local bool held_here; /* the thread may stand; main, which lets it go, must not */
 
 int eventfd(unsigned n, int flags)
 {
@@ -30,7 +31,7 @@ int eventfd(unsigned n, int flags)
 /* The thread stands here while the other one forks. */
 ssize_t write(int fd, const void *p, size_t n)
 {
-	if (holds && n == sizeof(uint64_t) && fd < FDS && !own[fd]) {
+	if (held_here && holds && n == sizeof(uint64_t) && fd < FDS && !own[fd]) {
 		rings = fd;
 		while (holds)
 			sched_yield();
@@ -40,6 +41,7 @@ ssize_t write(int fd, const void *p, size_t n)
 
 static void *writes(void *stream)
 {
+	held_here = true;
 	while (holds)
 		IS(edge_stream_write(stream, "x", 1, WAIT), 1);
 	return NULL;

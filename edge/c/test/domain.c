@@ -13,6 +13,17 @@ static edge_completion next(edge_device *d)
 	return c;
 }
 
+/* Who does not resume is not refused what is behind an operation without room. */
+static void resumes(void)
+{
+	for (int is = 0; is < 2; is++) {
+		edge_device *d;
+		OK(edge_open(&d, &(edge_config){ .size = sizeof (edge_config), .resume = is }, WAIT));
+		IS((edge_device_features(d) & EDGE_FEATURE_RESUME) != 0, is);
+		edge_device_close(d, 0);
+	}
+}
+
 /* Accepts two connections, of which the first belongs to the domain, and tells their peer the key. */
 static void give(const char *service)
 {
@@ -21,6 +32,7 @@ static void give(const char *service)
 	edge_region *mem;
 	edge_conn *c[2];
 	uint64_t key, other;
+	resumes();
 	OK(edge_listen(d, service, &l, WAIT));
 	OK(edge_register(d, SIZE, &mem, WAIT));
 	int all = EDGE_REMOTE_READ | EDGE_REMOTE_WRITE | EDGE_REMOTE_ATOMIC;

@@ -167,6 +167,7 @@ static void arguments(void)
 	CHECK(opens((edge_config){ 0 }) == EDGE_ERR_NO_DAEMON);
 	CHECK(strstr(edge_detail(), "/nonexistent") != NULL);
 	CHECK(opens((edge_config){ .size = 8 }) == EDGE_ERR_INVALID);
+	CHECK(opens((edge_config){ .size = offsetof(edge_config, resume) }) == EDGE_ERR_NO_DAEMON); /* from before it */
 	CHECK(opens((edge_config){ .queue_depth = 48 }) == EDGE_ERR_INVALID);
 	CHECK(opens((edge_config){ .queue_depth = 1 << 17 }) == EDGE_ERR_INVALID);
 	CHECK(opens((edge_config){ .send_buffer = 2048 }) == EDGE_ERR_INVALID);

@@ -172,15 +172,16 @@ aged() {
 
 # Where others may accept at the port each connection gets a stream of its own.
 try_several() {
-	for how in several passes; do
-		echo "== the port may be another's: $how"
-		: >client.log; : >x.log
-		server x 6416 x $how; exec 5>x.in; serving 6416
-		ask 6416 x 30
-		exec 5>&-; wait
-		[ "$(again client)" = 0 ] || fail "$(again client) streams were used again"
-		[ "$(streams client)" -gt 0 ] || fail "no streams"
-	done
+	for how in several passes; do rounds several $how; done
+}
+several() { # HOW
+	echo "== the port may be another's: $1"
+	: >client.log; : >x.log
+	server x 6416 x "$1"; exec 5>x.in; serving 6416
+	ask 6416 x 30
+	exec 5>&-; wait
+	[ "$(again client)" = 0 ] || fail "$(again client) streams were used again"
+	[ "$(streams client)" -gt 0 ]
 }
 
 # The connector used the stream and closed TCP in good order, and the acceptor's daemon ended before it had what was said

@@ -213,6 +213,12 @@ echo "buffers beyond the daemon's room: ok"
 SERVICES="ops_per_user = 8"
 restart a
 fault no_fault 0
+# Those that wait end with their queue pair.
+B timeout 90 "$OUT/short" meet 19003 >server.out 2>&1 & server=$!
+listening 19003
+A timeout 90 "$OUT/short" flush 10.78.0.2 19003 >client.out 2>&1 || fail "short flush: client"
+wait $server || fail "short flush: server"
+echo "work requests beyond the daemon's room: ok"
 SERVICES=
 restart a
 restart b

@@ -1,12 +1,15 @@
 /*
- * short serve PORT | short run ADDRESS PORT
+ * short serve PORT | short run ADDRESS PORT | short meet PORT | short flush ADDRESS PORT
  *
  * The server's daemon has no room for the pieces of all buffers (limits.ops_per_user): it refuses
  * some of them, which the library posts anew in one piece. Every message arrives whole.
+ *
+ * flush, with a peer that does meet: the client's daemon has no room for all work requests, and the queue pair comes
+ * into error meanwhile, by the first of them or by the program. All complete.
  */
 #include "ends.h"
 
-enum { MESSAGES = 300, SIZE = 1000, SECONDS = 60 };
+enum { MESSAGES = 300, SIZE = 1000, SECONDS = 60, ROUNDS = 20, SENDS = 1000 };
 
 /* The memory of the second pieces is the server's own here, or the buffers would be in one piece from the start. */
 static void own_tails(struct end *e)
@@ -78,6 +81,71 @@ static int run(const char *address, int port)
 	return 0;
 }
 
+static int meets(int port)
+{
+	struct end e = { .tcp = accept(listen_at(port), NULL, NULL) };
+	char said;
+	CHECK(open_end(&e), "no device");
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK(meet(&e) && transfer(e.tcp, &said, 1, false), "round %d", i);
+		CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
+		for (struct ibv_wc w; ibv_poll_cq(e.cq, 1, &w) > 0;)
+			;
+		CHECK(transfer(e.tcp, &said, 1, true), "round %d", i);
+	}
+	close_end(&e);
+	return 0;
+}
+
+/* Posts writes with immediate. Of each the daemon may have room for the write and none for what tells of it. */
+static void post_writes(struct end *e, bool bad_key)
+{
+	struct ibv_sge g = { .addr = (uintptr_t)(e->buffer + DEPTH * BUFFER), .length = SLOT, .lkey = e->buffers->lkey };
+	struct ibv_send_wr w[DEPTH], *bad;
+	for (int i = 0; i < DEPTH; i++)
+		w[i] = (struct ibv_send_wr){ .wr_id = SENDS + (uint64_t)i, .next = i + 1 < DEPTH ? &w[i + 1] : NULL,
+			.sg_list = &g, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			.wr.rdma = { .remote_addr = e->address, .rkey = e->rkey } };
+	if (bad_key) {
+		w[0].opcode = IBV_WR_RDMA_WRITE;
+		w[0].wr.rdma.rkey ^= 0x55;
+	}
+	CHECK(ibv_post_send(e->qp, w, &bad) == 0, "ibv_post_send");
+}
+
+static int flush(const char *address, int port)
+{
+	struct end e = { .tcp = dial(address, port) };
+	char said = 0;
+	CHECK(e.tcp >= 0 && open_end(&e), "no device");
+	for (int i = 0; i < ROUNDS; i++) {
+		bool bad_key = i % 2 == 0, failed = bad_key;
+		CHECK(meet(&e), "round %d: no queue pair", i);
+		post_writes(&e, bad_key);
+		if (!bad_key)
+			CHECK(ibv_modify_qp(e.qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE) == 0, "ERR");
+		for (uint64_t n = SENDS; n < SENDS + DEPTH;) {
+			struct ibv_wc w;
+			for (int64_t until = now() + SECONDS / 4; ibv_poll_cq(e.cq, 1, &w) == 0;)
+				CHECK(now() < until, "round %d: send %lu does not complete", i, n - SENDS);
+			if (w.wr_id < SENDS)
+				continue; /* a receive */
+			CHECK(w.wr_id == n++, "round %d: send %lu out of turn", i, w.wr_id - SENDS);
+			enum ibv_wc_status want = failed ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR;
+			CHECK(w.status == want || (!bad_key && w.status == IBV_WC_SUCCESS), "round %d: send %lu: %s", i,
+			      w.wr_id - SENDS, ibv_wc_status_str(w.status));
+			failed = false;
+		}
+		CHECK(transfer(e.tcp, &said, 1, true), "the peer has gone");
+		CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
+		for (struct ibv_wc w; ibv_poll_cq(e.cq, 1, &w) > 0;)
+			;
+		CHECK(transfer(e.tcp, &said, 1, false), "the peer has gone");
+	}
+	close_end(&e);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -85,6 +153,10 @@ int main(int argc, char **argv)
 		return serve(atoi(argv[2]));
 	if (argc == 4 && strcmp(argv[1], "run") == 0)
 		return run(argv[2], atoi(argv[3]));
-	fprintf(stderr, "usage: short serve PORT | short run ADDRESS PORT\n");
+	if (argc == 3 && strcmp(argv[1], "meet") == 0)
+		return meets(atoi(argv[2]));
+	if (argc == 4 && strcmp(argv[1], "flush") == 0)
+		return flush(argv[2], atoi(argv[3]));
+	fprintf(stderr, "usage: short serve PORT | run ADDRESS PORT | meet PORT | flush ADDRESS PORT\n");
 	return 2;
 }
