@@ -296,16 +296,16 @@ func TestLongIPPaths(t *testing.T) {
 	}
 }
 
-// Clause 21.8: lanes of small windows rest, and no scheduler waits for one that does. A path that marks everything makes
-// all but one rest.
+// Clause 21.8: lanes of small windows rest, and no scheduler waits for one that does. A path that marks everything
+// makes all but one rest.
 func TestNoSchedulerWaitsForRestingLanes(t *testing.T) {
 	for _, name := range sched.Names() {
 		for _, lanes := range []int{2, 8} {
 			r := newLaneNet(t, [2]int{lanes, lanes}, true)
 			for i := range r.n {
 				for k := range lanes {
-					if err := r.n[i].e.SetLink(r.now, k, engine.LinkConfig{Name: fmt.Sprint("lane", k), Addr: r.front(i),
-						MTU: ipLinkMTU, RxSlots: 256, Super: 65507, Below: ipBelow, Ports: true, ECN: true,
+					if err := r.n[i].e.SetLink(r.now, k, engine.LinkConfig{Name: fmt.Sprint("lane", k),
+						Addr: r.front(i), MTU: ipLinkMTU, RxSlots: 256, Super: 65507, Below: ipBelow, Ports: true, ECN: true,
 						Congestion: flowctl.IPCongestion("fabric"), Group: "front"}); err != nil {
 						t.Fatal(err)
 					}

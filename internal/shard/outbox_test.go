@@ -180,8 +180,8 @@ func TestWhatIsPostponedIsBounded(t *testing.T) {
 	})
 }
 
-// A client for whose socket a call takes long, since it waits there very many times, costs the shard one such call: what
-// follows is left to the goroutine that writes.
+// A client for whose socket a call takes long, since it waits there very many times, costs the shard one such call:
+// what follows is left to the goroutine that writes.
 func TestOutboxLeavesSlowSockets(t *testing.T) {
 	calls := 0
 	o := NewOutbox(1, func(*ipc.Message) bool {

@@ -79,9 +79,9 @@ func (w *waiter) gaveWay(now mono.Time, took time.Duration) {
 }
 
 const (
-	// looksFor is how long the shard looks for work between two yields to clients that poll and have nothing to take. It
-	// is shorter than the yield that tells a client that its core is contended (idle.Contention), and longer than most
-	// answers take. looksBeside is that while somebody works on the core.
+	// looksFor is how long the shard looks for work between two yields to clients that poll and have nothing to take.
+	// It is shorter than the yield that tells a client that its core is contended (idle.Contention), and longer than
+	// most answers take. looksBeside is that while somebody works on the core.
 	looksFor    = 100 * time.Microsecond
 	looksBeside = 3 * time.Microsecond
 

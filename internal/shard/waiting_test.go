@@ -66,8 +66,8 @@ func TestWaitPolicy(t *testing.T) {
 	}
 }
 
-// A yield to clients that can only wait, and that is longer than two switches, found somebody at work on this core: for a
-// while the shard yields more often.
+// A yield to clients that can only wait, and that is longer than two switches, found somebody at work on this core: for
+// a while the shard yields more often.
 func TestShardGivesWayToWhoWorksBeside(t *testing.T) {
 	start := mono.Time(time.Hour)
 	for _, c := range []struct {

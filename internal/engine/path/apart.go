@@ -68,8 +68,8 @@ func (p *Tx) partAll(now mono.Time) {
 
 // partTimer has a path that is good where another one leads, too, ask at the addresses of the configuration where none
 // does, one each time: a link of the peer to which no path leads may have come within reach. Addresses from which
-// frames alone came are not asked: whoever copies frames would draw away a path that is answered. Who holds a configured
-// address can, by sending Probes on to a link of the peer: of two paths that led to one place, which goes on.
+// frames alone came are not asked: whoever copies frames would draw away a path that is answered. Who holds a
+// configured address can, by sending Probes on to a link of the peer: one of two paths to one place, which goes on.
 func (p *Tx) partTimer(now mono.Time) {
 	if p.partAt == 0 || now < p.partAt {
 		return
