@@ -305,8 +305,8 @@ func TestNoSchedulerWaitsForRestingLanes(t *testing.T) {
 			for i := range r.n {
 				for k := range lanes {
 					if err := r.n[i].e.SetLink(r.now, k, engine.LinkConfig{Name: fmt.Sprint("lane", k),
-						Addr: r.front(i), MTU: ipLinkMTU, RxSlots: 256, Super: 65507, Below: ipBelow, Ports: true, ECN: true,
-						Congestion: flowctl.IPCongestion("fabric"), Group: "front"}); err != nil {
+						Addr: r.front(i), MTU: ipLinkMTU, RxSlots: 256, Super: 65507, Below: ipBelow, Ports: true,
+						ECN: true, Congestion: flowctl.IPCongestion("fabric"), Group: "front"}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -75,9 +75,9 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 	return true
 }
 
-// sends is direct. How long that takes is up to the client, as with a doorbell (ringer): the kernel wakes all that
-// wait for its socket before the call returns. Beyond the client's share the writer sends, for longShare times as long as the
-// latest call took.
+// sends is direct. How long that takes is up to the client, as with a doorbell (ringer): the kernel wakes all that wait
+// for its socket before the call returns. Beyond the client's share the writer sends, for longShare times as long as
+// the latest call took.
 func (o *Outbox) sends(m *ipc.Message) bool {
 	from := mono.Now()
 	if from < o.until {
