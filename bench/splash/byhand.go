@@ -256,7 +256,7 @@ func (j *job) besideHand(ctx context.Context, d *edge.Device, tcp *mesh) (steps 
 		}
 		k, _ := Named(t.Kernel)
 		size := k.Memory(t.Size, j.Ranks)
-		times := inTurn(min(j.Costs, handRounds), func(round int) (took time.Duration) {
+		times := inTurn(min(j.Costs, handRounds), 1, func(round int) (took time.Duration) {
 			c := j.config(d, fmt.Sprintf("hand/%d/%d", i, round), size)
 			kit.Check(dsm.Run(ctx, c, func(m *dsm.Memory) error {
 				_, s := k.Run(m, t.Size)

@@ -135,16 +135,18 @@ func (r *raw) trip() {
 
 // alternate returns the medians of two things that are done in turn, in microseconds.
 func alternate(rounds int, a, b func(round int) time.Duration) (x, y float64) {
-	m := inTurn(rounds, a, b)
+	m := inTurn(rounds, 1, a, b)
 	return m[0], m[1]
 }
 
-// inTurn is alternate for any number of things.
-func inTurn(rounds int, things ...func(round int) time.Duration) (medians []float64) {
+// inTurn is alternate for any number of things, each of which is done so many times before it is the turn of the next.
+func inTurn(rounds, each int, things ...func(round int) time.Duration) (medians []float64) {
 	times := make([][]time.Duration, len(things))
-	for round := range rounds {
+	for from := 0; from < rounds; from += each {
 		for i, do := range things {
-			times[i] = append(times[i], do(round))
+			for round := from; round < min(from+each, rounds); round++ {
+				times[i] = append(times[i], do(round))
+			}
 		}
 	}
 	for _, list := range times {

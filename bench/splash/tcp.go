@@ -73,13 +73,17 @@ func congestion(c *net.TCPConn) {
 	kit.Checkf(wrong, "TCP with cubic")
 }
 
+// transportTurn is how many fetches go over one transport before it is the turn of the other. Programs use one; with each
+// fetch over another one the daemons would sleep in those of TCP, and be woken for the next.
+const transportTurn = 16
+
 // overTCP compares the fetch of a stale page with that of the same shared memory over TCP with cubic, and with asking
 // rank 0 for 4 KiB over a connection: the least that shared memory over TCP would need for a page. In both a thread of
 // rank 0 has to answer.
 func (t *mesh) overTCP(ctx context.Context, rounds int, m *dsm.Memory, a dsm.Array[byte]) (steps []Step) {
 	beside := func(what string, base func(int) time.Duration) {
-		x, y := alternate(rounds, fetchStale(m, a, 1), base)
-		steps = append(steps, Step{What: "fetch of a page", Time: x, Beside: what, Base: y, Goal: 0.6})
+		times := inTurn(rounds, transportTurn, fetchStale(m, a, 1), base)
+		steps = append(steps, Step{What: "fetch of a page", Time: times[0], Beside: what, Base: times[1], Goal: 0.6})
 	}
 	t.run(ctx, 1<<20, func(over *dsm.Memory) {
 		b := dsm.Alloc[byte](over, page, dsm.At(0))

@@ -556,6 +556,7 @@ EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that
 /* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for.
  * The peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
 EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
+
 #define EDGE_STREAM_OPENING 256 /* bytes */
 /* Several streams on one connection, one after the other (PROTOCOL clause 11.9), for programs that set up many. Both
  * ends must do this; else the end of the other one shows as that of a stream. Not while another thread is in a call on
@@ -596,5 +597,4 @@ EDGE_API int edge_changed(edge_device *dev, void **contexts, size_t n);
 #ifdef __cplusplus
 }
 #endif
-
 #endif
