@@ -73,8 +73,8 @@ func congestion(c *net.TCPConn) {
 	kit.Checkf(wrong, "TCP with cubic")
 }
 
-// transportTurn is how many fetches go over one transport before it is the turn of the other. Programs use one; with each
-// fetch over another one the daemons would sleep in those of TCP, and be woken for the next.
+// transportTurn is how many fetches go over one transport before it is the turn of the other. Programs use one; with
+// each fetch over another one the daemons would sleep in those of TCP, and be woken for the next.
 const transportTurn = 16
 
 // overTCP compares the fetch of a stale page with that of the same shared memory over TCP with cubic, and with asking

@@ -307,6 +307,10 @@ func (s *Conn) fault(op string, err error) error {
 		return err
 	case s.closed.Load():
 		err = net.ErrClosed
+	default:
+		if why := s.broken.Load(); why != nil { // the connection says only that this end has aborted it
+			err = *why
+		}
 	}
 	return s.opError(op, err)
 }

@@ -172,19 +172,11 @@ func (f *Tree[C]) Spend(n *Share[C], bytes int) {
 // as many as a datagram takes.
 const sessionTurn = 64 << 10
 
-// connTurn is how many bytes a connection may send before it is the turn of another one of the same client: frames of
-// one operation that follow each other are one piece of work, here and at the peer (PROTOCOL clause 12.7). Clients
-// of a user do not wait for each other for so long.
-const connTurn = 64 << 10
-
 // renew begins a turn of n. Bytes beyond the previous turn are subtracted, but at least one byte is left: the frames of
 // another link may be longer.
 func (f *Tree[C]) renew(n *Share[C]) {
 	bytes := f.Quantum
-	switch {
-	case n.below == 0: // a connection's
-		bytes = max(bytes, connTurn)
-	case f.Shared && n.User != nil:
+	if f.Shared && n.User != nil {
 		bytes = max(bytes, sessionTurn/n.User.active)
 	}
 	n.credit = max(1, min(n.credit, 0)+bytes)

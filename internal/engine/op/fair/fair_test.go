@@ -63,36 +63,6 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 }
 
-// A connection sends a train before it is the turn of another one of its client; clients and users alternate by frames.
-func TestConnectionsTakeLongTurns(t *testing.T) {
-	const long = 9000
-	for _, c := range []struct {
-		other  Owner
-		frames int
-	}{{Owner{1, 1}, connTurn / long}, {Owner{1, 2}, 1}, {Owner{2, 1}, 1}} {
-		tree, all := Tree[*sender]{Quantum: long}, Users{}
-		a, b := &sender{owner: Owner{1, 1}}, &sender{owner: c.other}
-		for _, s := range []*sender{a, b} {
-			tree.Join(s, &s.share, s.owner, all)
-			tree.Add(&s.share)
-		}
-		var last *sender
-		run := 0
-		for i := range 1000 {
-			s := tree.Front()
-			if s != last && last != nil && i > 2*connTurn/long && (run < c.frames || run > c.frames+1) {
-				t.Fatalf("beside %v: a turn of %d frames, want %d", c.other, run, c.frames)
-			}
-			if s != last {
-				run = 0
-			}
-			last = s
-			run++
-			tree.Spend(&s.share, long)
-		}
-	}
-}
-
 // What comes and goes in any order leaves nothing.
 func TestNothingStays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
