@@ -233,9 +233,10 @@ type PathStatus struct {
 	Window    float64 `json:"window_frames"`
 	// how congestion is controlled now: fixed, delay, fabric, wan or lossy ("auto" is fabric or wan)
 	Congestion string `json:"congestion"`
-	Marks      string `json:"ecn"` // off, tested, good, failed: whether marks of routers get through (PROTOCOL clause 21.12)
-	InFlight   int    `json:"frames_in_flight"`
-	Counters   Counts `json:"counters"`
+	// off, tested, good, failed: whether marks of routers get through (PROTOCOL clause 21.12)
+	Marks    string `json:"ecn"`
+	InFlight int    `json:"frames_in_flight"`
+	Counters Counts `json:"counters"`
 }
 
 // ConnStatus is one connection.

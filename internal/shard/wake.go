@@ -32,7 +32,7 @@ func (s *Shard) wake(c *Client) {
 	s.await(c, false)
 }
 
-// await has the shard give way to a client that has to run, until it did.
+// await adds a client to those that must run next. The shard yields to it until it has run.
 func (s *Shard) await(c *Client, polls bool) {
 	c.ring.polls = polls || c.ring.due && c.ring.polls
 	if !c.ring.due {

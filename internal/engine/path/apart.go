@@ -56,7 +56,8 @@ func (p *Tx) candidate(now mono.Time) (to frame.Addr, ok bool) {
 	return to, ok
 }
 
-// partAll has the paths that lead where p does ask elsewhere after a while: those that were there before, too.
+// partAll sets the timers of all paths that lead to p's address, p's own and those of earlier paths: partTimer then
+// asks at other addresses.
 func (p *Tx) partAll(now mono.Time) {
 	s := p.Set
 	for m := s.TxMask; m != 0; m &= m - 1 {
