@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A7.20: on a connection of a domain the daemon refuses an operation beyond limits.ops_per_user and all later ones, also
-// when there is room again, until the client sends RESUME. Without the feature, and on other connections, it refuses
-// only the operations for which there is no room.
+// A7.20: on a connection of a domain the daemon refuses an operation beyond limits.ops_per_user and all later ones,
+// also when there is room again, until the client sends RESUME. Without the feature, and on other connections, it
+// refuses only the operations for which there is no room.
 func TestResume(t *testing.T) {
 	const most = 4
 	for name, c := range map[string]struct {
