@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"multiedge/bench/contender"
 	"multiedge/bench/kit"
@@ -232,7 +231,7 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) *entrant {
 func (c *Comparison) other(cl *Cluster, o contender.Contender) *entrant {
 	proto := report.Row{Transport: o.Name(), Setup: report.Setup{Variant: o.Variant()}}
 	return &entrant{name: proto.Contender(), run: func(ctx context.Context, p Plan) (*report.Row, error) {
-		row, err := cl.other(ctx, o, standIn(p.Test), p.Sizes[0], p.Duration, p.region())
+		row, err := cl.other(ctx, o, p)
 		if row != nil {
 			row.Test = p.Test
 		}
@@ -240,13 +239,12 @@ func (c *Comparison) other(cl *Cluster, o contender.Contender) *entrant {
 	}}
 }
 
-// other has another transport do a test between the first two hosts.
-func (c *Cluster) other(ctx context.Context, o contender.Contender, test string, size int, d time.Duration,
-	region int) (*report.Row, error) {
+// other has another transport do a plan's test with its first size between the first two hosts.
+func (c *Cluster) other(ctx context.Context, o contender.Contender, p Plan) (*report.Row, error) {
 	return kit.Outcome(func() *report.Row {
-		row := o.Run(ctx, &contender.Job{Test: test, Size: size, Duration: d, Warmup: warmup(d), Region: region,
-			MTU: cmp.Or(c.spec.Lab.MTU, 9000), Self: c.spec.Self, Hosts: [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)},
-			CPUs: [2][]int{c.CPUs(0), c.CPUs(1)}})
+		row := o.Run(ctx, &contender.Job{Test: standIn(p.Test), Size: p.Sizes[0], Duration: p.Duration,
+			Warmup: warmup(&p.Spec), Region: p.region(), MTU: cmp.Or(c.spec.Lab.MTU, 9000), Self: c.spec.Self,
+			Hosts: [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)}, CPUs: [2][]int{c.CPUs(0), c.CPUs(1)}})
 		c.complete(row)
 		return row
 	})

@@ -163,7 +163,8 @@ func (d *Demonstration) other(c *Cluster, o contender.Contender) demoEntrant {
 			if gone {
 				continue
 			}
-			row, err := c.other(ctx, o, test, size, d.Each, d.region(test))
+			row, err := c.other(ctx, o, Plan{Sizes: []int{size},
+				Spec: workload.Spec{Test: test, Duration: d.Each, Region: d.region(test)}})
 			kit.Check(ctx.Err())
 			if err != nil { // edge is what is demonstrated
 				gone = true

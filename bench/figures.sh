@@ -18,7 +18,7 @@ command_of() {
 	case $1 in
 	1) echo compare one-way --lab -s 1m --region 4m -D 0.4 --edge plain,encrypted,udp,udp-encrypted \
 		--only raw,tcp,iperf3,tls,ucx --tcp-cores pinned,free ;;
-	2) echo compare one-way --lab -s 1m --region 256m -D 0.4 --edge udp,udp-encrypted --only raw,tcp,tls ;;
+	2) echo compare one-way --lab -s 1m --region 256m -D 0.4 --warm-up 1.5 --edge udp,udp-encrypted --only raw,tcp,tls ;;
 	3) echo compare two-way --lab -s 1m $udp ;;
 	4) echo compare read --lab -s 1m --region 4m -D 0.4 --edge udp,udp-encrypted,write --only raw,tcp ;;
 	5) echo compare one-way --lab -s 1m $udp --lab-mtu 1500 ;;

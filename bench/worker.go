@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,11 +173,13 @@ func init() {
 
 // Warmup is how long a series runs before what counts: congestion windows open, pages and code become warm.
 func Warmup(specs []workload.Spec) time.Duration {
-	if len(specs) == 0 || specs[0].Count > 0 {
+	if len(specs) == 0 || specs[0].Count > 0 && specs[0].Warmup == 0 {
 		return 0 // a number of messages was asked for, so that many are sent
 	}
-	return warmup(specs[0].Duration)
+	return warmup(&specs[0])
 }
 
-// warmup is how long work of a duration is done before what counts, by every transport.
-func warmup(d time.Duration) time.Duration { return min(200*time.Millisecond, d/4) }
+// warmup is how long work is done before what counts, by every transport.
+func warmup(s *workload.Spec) time.Duration {
+	return cmp.Or(s.Warmup, min(200*time.Millisecond, s.Duration/4))
+}

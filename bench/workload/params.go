@@ -79,6 +79,7 @@ type Spec struct {
 	Size          int           `json:"size"`               // bytes of a message
 	Count         uint64        `json:"count,omitempty"`    // messages from each sender; 0: Duration decides
 	Duration      time.Duration `json:"duration,omitempty"` // how long senders send
+	Warmup        time.Duration `json:"-"`                  // before what counts; 0: as bench.Warmup says
 	Depth         int           `json:"depth"`              // operations in flight from each sender
 	Batch         int           `json:"batch"`              // operations posted at once
 	Conns         int           `json:"conns,omitempty"`    // connections that share the operations; 0: 1

@@ -72,6 +72,7 @@ func (f *sizeFlags) sizes() []int {
 type workFlags struct {
 	Iters     count   `short:"n" help:"Messages for each size, from each sender, instead of -D." placeholder:"ITER"`
 	Duration  seconds `short:"D" help:"Seconds for each size (default: 1)." placeholder:"SECONDS"`
+	WarmUp    seconds `name:"warm-up" help:"Seconds of the same work that do not count, before the first size (default: a quarter of -D, 0.2 at most). Where a virtual machine maps each page at its first use, let it pass the whole region." placeholder:"SECONDS"`
 	Depth     count   `short:"t" help:"Operations in flight from each sender (default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1)." placeholder:"DEPTH"`
 	Batch     count   `help:"Operations posted at once (default: 1, rate 32)." placeholder:"N"`
 	Integrity bool    `help:"Fill messages with patterns and compare every byte where it arrives."`
@@ -87,8 +88,8 @@ type connFlags struct {
 // plan puts the flags of a test together.
 func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
 	return bench.Plan{Sizes: s.sizes(), Spec: workload.Spec{Test: test, Count: uint64(w.Iters),
-		Duration: time.Duration(w.Duration), Depth: int(w.Depth), Batch: int(w.Batch), Integrity: w.Integrity,
-		Seed: w.Seed, Region: int(w.Region)}}
+		Duration: time.Duration(w.Duration), Warmup: time.Duration(w.WarmUp), Depth: int(w.Depth),
+		Batch: int(w.Batch), Integrity: w.Integrity, Seed: w.Seed, Region: int(w.Region)}}
 }
 
 // localFlags reach the transport of this host.

@@ -226,9 +226,6 @@ func (w *builder) fetch(payload []byte) {
 		prefetch.One(payload)
 		return
 	}
-	if prefetch.Load(payload) {
-		return
-	}
 	w.far[w.fars] = payload
 	if w.fars++; w.fars == len(w.far) {
 		prefetch.Four(w.far[0], w.far[1], w.far[2], w.far[3])

@@ -8,4 +8,4 @@ func four(_, _, _, _ *byte, _ int) {}
 
 func load(*byte, int) {}
 
-const loads = false
+const amd = false
