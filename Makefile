@@ -46,19 +46,24 @@ sim:              ## any number of simulated worlds: make sim SEEDS=100000
 	$(GO) test ./internal/sim -run 'TestSwarm|TestLiveness' -timeout 0 -seeds $(SEEDS) -live $(SEEDS)
 
 FUZZTIME ?= 10s
-# Now and then the tool itself fails when its time is over ("context deadline exceeded"), with no failing input: that
-# target, and only then, runs once more.
+# The test program of a package is linked once, for all of its targets; inputs that were found are kept where go test
+# keeps them. Now and then the tool itself fails when its time is over ("context deadline exceeded"), with no failing
+# input: that target, and only then, runs once more.
 fuzz:             ## every decoder for FUZZTIME
-	@mkdir -p out; for p in $$($(GO) list -f '{{.Dir}}' ./...); do \
-		for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$p/*_test.go 2>/dev/null); do \
-			echo "$$p $$f"; \
+	@mkdir -p out; $(GO) list -f '{{.Dir}} {{.ImportPath}}' ./... >out/fuzz.packages || exit 1; \
+	while read -r d p; do \
+		targets=$$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$d/*_test.go 2>/dev/null); \
+		test -z "$$targets" || $(GO) test -vet=off -c -fuzz . -o out/fuzz.test $$p || exit 1; \
+		for f in $$targets; do \
+			echo "$$d $$f"; \
 			for try in 1 2; do \
-				{ $(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; echo $$? >out/fuzz.status; } 2>&1 | tee out/fuzz.log; \
+				{ (cd $$d && $(CURDIR)/out/fuzz.test -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) \
+					-test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/$$p"); echo $$? >out/fuzz.status; } 2>&1 | tee out/fuzz.log; \
 				test "$$(cat out/fuzz.status)" = 0 && break; \
 				{ test $$try = 1 && grep -q 'context deadline exceeded' out/fuzz.log && ! grep -q 'Failing input' out/fuzz.log; } || exit 1; \
 			done; \
 		done; \
-	done
+	done <out/fuzz.packages
 
 SOAK ?= 20s
 faults: build     ## the short form of the fault scenarios, and a soak of SOAK: out/faults, out/soak
@@ -118,8 +123,9 @@ lab-dsm:
 drive-%: tests-c
 	CTEST=$(CURDIR)/out/c/$* $(DRIVE) -timeout 8m ./edge/c/drive
 
-# Each has namespaces of its own: make -j2 lab-c runs two at a time, once what they need is installed.
-lab-c: lab-c-preload lab-c-ofi lab-c-verbs  ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form
+# Each has namespaces of its own: make -j2 lab-c runs two at a time, once what they need is installed. That of preload is
+# of many short ones, which fill the time beside the others.
+lab-c: lab-c-verbs lab-c-ofi lab-c-preload  ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form
 lab-c-%: build
 	$(MAKE) -C edge/$* lab-short
 

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // deadline is how long any single step of a test may take on a loaded machine. Nothing waits that long when it works.
-const deadline = 10 * time.Second
+const deadline = 30 * time.Second
 
 type testLog struct{ t testing.TB }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // mostWait is how long any single step of a test may take on a loaded machine. Nothing waits that long when it works.
-const mostWait = 10 * time.Second
+const mostWait = 30 * time.Second
 
 // waitFor polls a condition that no channel announces.
 func waitFor(t testing.TB, what string, within time.Duration, ok func() bool) {
