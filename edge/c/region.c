@@ -288,20 +288,44 @@ static int check_pages(const void *addr, size_t size)
 	return 0;
 }
 
-/* Makes a sealed memfd of the bytes at addr and maps it over them. Returns it, or an error: nothing has happened
- * then. */
-static int take_over(void *addr, size_t size)
+/* Makes a sealed memfd and maps it. Returns it, or an error: nothing has happened then. */
+static int make_memfd(const char *name, size_t size, void **at)
 {
-	int fd = memfd_create("edge-adopted", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return system_error("memfd_create");
-	void *p = ftruncate(fd, (off_t)size) == 0 ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-	    0) : MAP_FAILED;
-	if (p == MAP_FAILED) {
+	*at = ftruncate(fd, (off_t)size) == 0 ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+	if (*at == MAP_FAILED) {
 		int err = system_error("ftruncate or mmap of a memfd");
 		close(fd);
 		return err;
 	}
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW); /* of a memfd of our own: it cannot fail */
+	return fd;
+}
+
+/* Makes the memory of r here, which is registered by one request and not by two (ABI A7.5). Returns the memfd, for the
+ * job, or -1: the daemon is to make it. */
+int region_make(edge_region *r)
+{
+	void *at;
+	if (!(r->d->features & EDGE_FEATURE_MEMORY) || r->size % page_size() != 0)
+		return -1;
+	int fd = make_memfd("edge-stream", r->size, &at);
+	if (fd < 0)
+		return -1;
+	r->bytes = at;
+	return fd;
+}
+
+/* Makes a sealed memfd of the bytes at addr and maps it over them. Returns it, or an error: nothing has happened
+ * then. */
+static int take_over(void *addr, size_t size)
+{
+	void *p;
+	int fd = make_memfd("edge-adopted", size, &p);
+	if (fd < 0)
+		return fd;
 	memcpy(p, addr, size);
 	if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, addr) == MAP_FAILED) {
 		int err = system_error("mremap");
@@ -309,7 +333,6 @@ static int take_over(void *addr, size_t size)
 		close(fd);
 		return err;
 	}
-	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW); /* of a memfd of our own: it cannot fail */
 	return fd;
 }
 

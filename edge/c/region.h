@@ -36,6 +36,7 @@ struct edge_region {
 void job_start(edge_device *d, struct job *j);
 void jobs_fail(edge_device *d, int err);
 edge_region *region_new(edge_device *d, size_t size, enum region_kind kind);
+int region_make(edge_region *r);
 int region_release(edge_region *r);
 void region_unmap(edge_region *r);
 void regions_free(edge_device *d);

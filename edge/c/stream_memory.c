@@ -2,6 +2,7 @@
  * kept for the next ones. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stream.h"
 
@@ -32,14 +33,24 @@ void memory_keep(edge_stream *s)
 		region_release(r);
 }
 
+/* What a registration leaves: nothing, if it failed, but memory. */
+static edge_region *made(struct job *j, int err)
+{
+	if (j->memfd >= 0)
+		close(j->memfd);
+	j->memfd = -1;
+	if (err == 0)
+		return j->region;
+	region_unmap(j->region);
+	free(j->region);
+	return NULL;
+}
+
 static void job_done(edge_device *d, struct job *j, int err)
 {
 	(void)d;
 	edge_stream *s = j->obj;
-	if (err != 0)
-		free(j->region);
-	else
-		s->region = j->region;
+	s->region = made(j, err);
 	stream_has_memory(s, err);
 	if (s->closed)
 		stream_step(s);
@@ -52,13 +63,14 @@ static void reserved(edge_device *d, struct job *j, int err)
 	j->obj = NULL;
 	x->heir = NULL;
 	if (s != NULL) {
-		s->job = (struct job){ .region = j->region, .memfd = -1, .done = true, .obj = s };
+		s->job = (struct job){ .region = j->region, .memfd = j->memfd, .done = true, .obj = s };
 		job_done(d, &s->job, err);
-	} else if (err != 0) {
-		free(j->region);
-	} else {
-		j->region->next = x->spare;
-		x->spare = j->region;
+		return;
+	}
+	edge_region *r = made(j, err);
+	if (r != NULL) {
+		r->next = x->spare;
+		x->spare = r;
 		x->nspare++;
 	}
 }
@@ -72,7 +84,7 @@ static void reserve(edge_device *d)
 	edge_region *r = region_new(d, (size_t)d->cfg.receive_buffer + d->cfg.send_buffer, DAEMONS);
 	if (r == NULL)
 		return;
-	x->ahead = (struct job){ .region = r, .memfd = -1, .fn = reserved, .obj = x };
+	x->ahead = (struct job){ .region = r, .memfd = region_make(r), .fn = reserved, .obj = x };
 	job_start(d, &x->ahead);
 }
 
@@ -104,7 +116,7 @@ int memory_get(edge_stream *s)
 	r = region_new(d, (size_t)s->ring + s->out.size, DAEMONS);
 	if (r == NULL)
 		return EDGE_ERR_NO_MEMORY;
-	s->job = (struct job){ .region = r, .memfd = -1, .fn = job_done, .obj = s };
+	s->job = (struct job){ .region = r, .memfd = region_make(r), .fn = job_done, .obj = s };
 	job_start(d, &s->job);
 	return 0;
 }

@@ -127,11 +127,16 @@ static void exported(edge_device *d, struct call *call, int err, const union abi
 	stream_advance(s);
 }
 
-/* Exports the ring: the stream works. */
-static void open_stream(edge_stream *s)
+/* Exports the ring. */
+static int export_ring(edge_stream *s)
+{
+	return send_export(s->region, s->c, "stream", EDGE_REMOTE_WRITE, 0, s->ring, exported, s);
+}
+
+/* The stream works. err: of export_ring. */
+static void open_stream(edge_stream *s, int err)
 {
 	s->state = S_OPEN;
-	int err = send_export(s->region, s->c, "stream", EDGE_REMOTE_WRITE, 0, s->ring, exported, s);
 	if (err != 0)
 		stream_cut(s, err);
 	stream_advance(s);
@@ -155,10 +160,12 @@ void stream_has_memory(edge_stream *s, int err)
 	if (c->state == ENDED || s->closed) {
 		err = s->err != 0 ? s->err : EDGE_ERR_ABORTED;
 	} else if (err == 0 && !s->accepts) {
-		open_stream(s);
-	} else if (err == 0) {
+		open_stream(s, export_ring(s));
+	} else if (err == 0) { /* both at once: the daemon serves accept first (ABI A7.7), and the peer need not wait */
 		s->state = S_CONNECTING;
 		err = conn_accept(c, HELLO, HELLO_SIZE);
+		if (err == 0)
+			err = export_ring(s);
 	}
 	if (err == 0)
 		return;
@@ -196,7 +203,7 @@ static void accepted(edge_conn *c, int err)
 			stream_advance(s);
 		return;
 	}
-	open_stream(s);
+	open_stream(s, 0);
 	if (l == NULL)
 		return;
 	l->nopening--;

@@ -97,33 +97,34 @@ void hear(const char *peer, const char *tuple, const unsigned char *nonce) {
 	memcpy(to->nonce, nonce, NONCE_SIZE);
 }
 
-/* Takes the nonce of a connection, which is used once. */
-static bool heard_nonce(const char *peer, const char *tuple, unsigned char *nonce) {
+/* What was heard of a connection; NULL: nothing. hear puts no second one beside it. */
+static struct one *one_of(const char *peer, const char *tuple) {
 	struct heard *h = heard_of(peer, false);
 	uint64_t id = hash(tuple);
 	for (int i = 0; h && i < NEAR; i++) {
 		struct one *o = &h->ones[(id + (uint64_t)i) % HEARD];
-		if (o->at == 0 || o->tuple != id)
-			continue;
-		memcpy(nonce, o->nonce, NONCE_SIZE);
-		*o = (struct one){0};
-		return true;
+		if (o->at != 0 && o->tuple == id)
+			return o;
 	}
-	return false;
+	return NULL;
+}
+
+/* Takes the nonce of a connection, which is used once. */
+static bool heard_nonce(const char *peer, const char *tuple, unsigned char *nonce) {
+	struct one *o = one_of(peer, tuple);
+	if (!o)
+		return false;
+	memcpy(nonce, o->nonce, NONCE_SIZE);
+	*o = (struct one){0};
+	return true;
 }
 
 bool heard_lately(const char *peer, const char *tuple) {
-	struct heard *h = heard_of(peer, false);
-	uint64_t id = hash(tuple);
-	for (int i = 0; h && i < NEAR; i++) {
-		struct one *o = &h->ones[(id + (uint64_t)i) % HEARD];
-		if (o->at == 0 || o->tuple != id)
-			continue;
-		if (now_ns() - o->at < HEAR)
-			return true;
+	struct one *o = one_of(peer, tuple);
+	bool lately = o && now_ns() - o->at < HEAR;
+	if (o && !lately)
 		*o = (struct one){0};
-	}
-	return false;
+	return lately;
 }
 
 /* --- the owner of tcp/PORT --- */
@@ -261,7 +262,7 @@ void enlist_early(struct sock *s) {
 		return; /* another process of ours has it, mostly: when that ends, it is ours */
 	sock_decided(s);
 	edge_listener_watch(s->listener, s);
-	early_begin();
+	edge_stream_reserve(device); /* of the first who connects */
 	answer_probes(s);
 }
 
@@ -441,11 +442,9 @@ static void await_begin(struct sock *s) {
 	watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* programs that are not under edge-run speak first, mostly */
 }
 
-static bool expected_soon(const struct sock *s) { return rest_expected(s) || early_expected(s); }
-
 /* That is no verdict while a stream may be begun instead. */
 static void not_offered(struct sock *s) {
-	bool expected = expected_soon(s);
+	bool expected = rest_expected(s);
 	int64_t now = now_ns();
 	if (rest_forsaken() || (expected && now < s->kept.late)) {
 		await_begin(s);
@@ -532,12 +531,13 @@ void look_at_dial(struct sock *s) {
 		look_at_taken(s);
 	} else if (s->tcp.arrived) {
 		become_plain(s, "tcp: the other side uses it");
-	} else if (s->step == BEGUN && expected_soon(s)) {
+	} else if (s->step == BEGUN && rest_expected(s)) {
 		await_begin(s);
-	} else if (s->step == AWAITS && (expected_soon(s) || rest_forsaken()) && now_ns() < s->until) {
+	} else if (s->step == AWAITS && (rest_expected(s) || rest_forsaken()) && now_ns() < s->until) {
 		return;
 	} else if (s->step <= AWAITS) {
 		s->until = now_ns() + (DIAL_MS + 1000) * MILLI;
+		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* a peer whose daemon is dead answers late, and may have spoken */
 		question(s, ASKS_PEER, s->peer, s->service, SHOWN, s->nonce); /* zeros: whether it offers anything */
 	} else if (now_ns() >= s->until) {
 		become_plain(s, "tcp: its nonce was not heard in time");

@@ -41,7 +41,7 @@ int wait_for(struct sock *s, int want, size_t more, int64_t until);
 void table_withdraw(const char *why);     /* what is not a stream yet stays with TCP */
 
 /* connector.c, by guard */
-bool offer(int fd, struct sock **s, const union address *to);
+bool offer(int fd, bool nonblock, struct sock **s, const union address *to);
 void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
 bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
 void connected(struct sock *s);
@@ -109,6 +109,10 @@ void share_end(struct sock *s);           /* by guard */
 
 /* rest.c, by guard: streams that ended well at both ends and are used again. */
 bool rest_keep(struct sock *s);           /* takes the stream of a socket that is closed. false: it is to be closed */
+/* Connector: waits for a moment if the stream of a connection to name that has just been closed is about to be such a
+ * one, which costs less than a new one does. Lets go of guard meanwhile. Programs whose connect does not wait have
+ * others to serve, and mostly several connections, of which some are there. */
+void rest_await(const char *peer, const char *name);
 bool rest_reuse(struct sock *s);          /* connector: gives s, which has its tuple, such a stream */
 bool rest_claim(struct sock *s);          /* acceptor: gives s the one that the other side has begun for it */
 bool rest_expected(const struct sock *s); /* acceptor: the other side may be about to, */
@@ -127,9 +131,7 @@ void rest_after_fork(void);
 #define OFFER "connect by TCP, and offer a stream" /* the refusal of a probe that was heard */
 /* false: it cannot. */
 bool early_hold(edge_request *r, const char *peer, const char *tuple, const unsigned char *nonce);
-void early_begin(void);                   /* the process offers a port from now on */
 bool early_claim(struct sock *s);         /* acceptor: gives s the one that the other side has dialled for it */
-bool early_expected(const struct sock *s); /* acceptor: the other side may be about to */
 void early_unused(const struct sock *s);  /* acceptor: that one is not taken here */
 bool early_close_all(void);               /* the process may not be the only one any more. Whether there were any */
 void early_look(int64_t now);

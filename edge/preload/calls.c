@@ -59,7 +59,17 @@ bool suits(int fd) {
 
 static bool is_nonblocking(int fd) { return real.fcntl64(fd, F_GETFL) & O_NONBLOCK; }
 
-/* --- connect --- */
+/* --- socket and connect --- */
+
+EXPORT int socket(int domain, int type, int protocol) {
+	real_need();
+	int fd = real.socket(domain, type, protocol), err = errno;
+	bool tcp = (domain == AF_INET || domain == AF_INET6) && (type & 0xf) == SOCK_STREAM;
+	if (fd >= 0 && tcp && active && !device && !borrowed() && !within())
+		device_ahead();
+	errno = err;
+	return fd;
+}
 
 /* The kernel sends the first bytes with its first frame: connect does nothing, and nobody could dial before a write. */
 static bool opens_fast(int fd) {
@@ -129,12 +139,9 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	if (!suits(fd))
 		return required && is_tcp(fd) ? fail_with(ECONNREFUSED) : real.connect(fd, to, n);
 	lock();
-	bool offered = !opens_fast(fd) && offer(fd, &s, a);
-	if (offered) {
-		s->nonblock = is_nonblocking(fd);
-		if (s->state == OFFERED && !epoll_move(s, fd))
-			withdraw(s);
-	}
+	bool offered = !opens_fast(fd) && offer(fd, is_nonblocking(fd), &s, a);
+	if (offered && s->state == OFFERED && !epoll_move(s, fd))
+		withdraw(s);
 	bool ends = required && (!offered || s->state == FOREIGN);
 	unlock();
 	if (ends)

@@ -17,24 +17,24 @@
 #define ROUTE (100 * MILLI)     /* how long a route counts: connections of one moment take the same */
 #define REMEMBER (2000 * MILLI) /* how long it counts that nobody of ours listens somewhere */
 
-/* Where nobody of ours listens, or where the owner of the port takes streams that are dialled at it, by hash of peer,
- * address and port. */
+/* Where nobody of ours listens, by hash of peer, address and port. */
 enum { TARGETS = 256 };
-static struct target { uint64_t id; int64_t until; bool takes; } targets[TARGETS];
+static struct { uint64_t id; int64_t until; } targets[TARGETS];
 
 static uint64_t target_of(const char *peer, const char *to) {
 	uint64_t h = fold(fold(FOLD, peer, strlen(peer) + 1), to, strlen(to));
 	return h | 1;
 }
 
-static struct target *known(uint64_t id, int64_t now) {
-	struct target *t = &targets[id >> 32 & (TARGETS - 1)];
-	return t->id == id && now < t->until ? t : NULL;
+static bool known(uint64_t id, int64_t now) {
+	int at = id >> 32 & (TARGETS - 1);
+	return targets[at].id == id && now < targets[at].until;
 }
 
-static void remember(const struct sock *s, int64_t ns, bool takes) {
-	targets[s->kept.target >> 32 & (TARGETS - 1)] =
-		(struct target){.id = s->kept.target, .until = now_ns() + ns, .takes = takes};
+static void remember(const struct sock *s) {
+	int at = s->kept.target >> 32 & (TARGETS - 1);
+	targets[at].id = s->kept.target;
+	targets[at].until = now_ns() + REMEMBER;
 }
 
 /* The address from which the kernel would connect. That of the latest connection's counts for a moment. */
@@ -46,7 +46,7 @@ static bool route(const union address *to, union address *from) {
 		*from = latest.from;
 		return true;
 	}
-	int probe = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int probe = real.socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t n = to->any.sa_family == AF_INET ? sizeof to->in : sizeof to->in6;
 	bool ok = probe >= 0 && real.connect(probe, &to->any, n) == 0 && both_ends(probe, from, NULL);
 	if (probe >= 0)
@@ -93,17 +93,15 @@ static int probe(struct sock *s, const union address *to, bool early) {
 	return 0;
 }
 
-/* Offers s, which has its names, and asks. An owner that has just taken a stream needs no offer: it waits for the next
- * one. */
-static void offer_service_to(struct sock *s, const union address *to, bool early, bool takes) {
-	if (!takes && offer_service(s)) {
+/* Offers s, which has its names, and asks then: whoever hears the nonce may show it to who has the name. */
+static void offer_service_to(struct sock *s, const union address *to, bool early) {
+	if (offer_service(s)) {
 		char text[256];
 		snprintf(text, sizeof text, "tcp: %s", edge_detail());
 		become_plain(s, text);
 		return;
 	}
-	if (!takes)
-		edge_listener_watch(s->listener, s);
+	edge_listener_watch(s->listener, s);
 	if (probe(s, to, early))
 		become_plain(s, "tcp: the daemon cannot be asked");
 	else
@@ -114,18 +112,18 @@ static void offer_service_to(struct sock *s, const union address *to, bool early
 static bool may_be_early(const struct sock *s) { return !required && strcmp(s->peer, edge_device_name(device)); }
 
 /* Offers the connection that fd is about to make. false: it remains TCP. */
-bool offer(int fd, struct sock **made, const union address *to) {
+bool offer(int fd, bool nonblock, struct sock **made, const union address *to) {
 	const char *peer = map_peer(to, address_port(to));
 	if (!peer)
 		return false;
 	char name[64];
 	write_end(name, sizeof name, to);
+	if (!nonblock)
+		rest_await(peer, name);
 	uint64_t target = target_of(peer, name);
 	int64_t now = now_ns();
 	union address from;
-	const struct target *of = known(target, now);
-	bool takes = of && of->takes;
-	const char *why = of && !takes                 ? "tcp: nobody of ours listened a moment ago"
+	const char *why = known(target, now)           ? "tcp: nobody of ours listened a moment ago"
 	                  : !device_ready()            ? "tcp: without a daemon"
 	                  : !bind_first(fd, to, &from) ? "tcp: the socket has no address of its own"
 	                                               : NULL;
@@ -137,13 +135,13 @@ bool offer(int fd, struct sock **made, const union address *to) {
 	if (!s)
 		return false;
 	*made = s;
+	s->nonblock = nonblock;
 	s->peer = peer;
 	s->kept.target = target;
 	s->until = now + VERDICT;
 	name_offer(s, &from, to);
-	bool early = may_be_early(s);
 	if (!rest_reuse(s))
-		offer_service_to(s, to, early, early && takes);
+		offer_service_to(s, to, may_be_early(s));
 	if (s->state == OFFERED)
 		sock_decide(s);
 	return true;
@@ -184,7 +182,7 @@ static bool nobody(const edge_conn *probe, int err) {
 /* Takes the answer to a probe. false: that decided. */
 static bool answered(struct sock *s, const edge_conn *probe, int err) {
 	if (nobody(probe, err)) {
-		remember(s, REMEMBER, false);
+		remember(s);
 		become_plain(s, "tcp: nobody of ours listens");
 	} else if (err == EDGE_ERR_REFUSED && refused_by(probe, SETTLED)) {
 		become_plain(s, "tcp: the other side uses it");
@@ -284,10 +282,8 @@ static void look_at_begun(struct sock *s) {
 			become_plain(s, "tcp: a program of this host has not shown the nonce");
 			return;
 		}
-		if (early) {
-			remember(s, FRESH, true);
+		if (early)
 			s->kept.fresh = now_ns() + FRESH;
-		}
 		if (edge_stream_error(s->stream)) /* before it knew that we use it: it goes on over TCP */
 			become_plain(s, "tcp: the other side gave up");
 		else
@@ -309,9 +305,8 @@ static void look_at_begun(struct sock *s) {
 		watch_tcp(s, EPOLLIN | EPOLLRDHUP); /* tcp_used may have ended that */
 	if (early && s->listener)
 		return; /* if the other side has heard the nonce it dials; else TCP's bytes or the time decide */
-	remember(s, 0, false);
 	if (split(s->tuple, &from, &to))
-		offer_service_to(s, &to, false, false);
+		offer_service_to(s, &to, false);
 }
 
 void look_at_offer(struct sock *s) {
@@ -343,12 +338,12 @@ void look_at_offer(struct sock *s) {
 			return;
 	}
 	if (edge_device_error(device)) {
-		remember(s, REMEMBER, false);
+		remember(s);
 		become_plain(s, "tcp: nobody of ours listens");
 	} else if (s->connecting) {
 		s->until = now_ns() + VERDICT; /* TCP is slow; the other side has not begun */
 	} else if (now_ns() >= s->until) {
-		remember(s, REMEMBER, false);
+		remember(s);
 		become_plain(s, "tcp: not dialled in time");
 	}
 }

@@ -12,10 +12,9 @@
 
 #include "agree.h"
 
-enum { MOST = 64, PEERS = 16 };
+enum { MOST = 64 };
 #define WAIT (1000 * MILLI)   /* for the program to use the socket; the connector waits for longer */
 #define IDLE (10 * MILLI)     /* until memory is registered for the next stream: now that would delay this one */
-#define EXPECT (2000 * MILLI) /* how long a peer that has dialled so is taken to do it again */
 
 static struct early {
 	edge_request *r; /* NULL: a free place */
@@ -26,25 +25,6 @@ static struct early {
 } waiting[MOST];
 static int nwaiting;
 static int64_t prepare_at = NEVER; /* when memory is registered for the next stream */
-
-/* Until then all peers count as such: they may have dialled whoever had the port before. */
-static int64_t new_until;
-
-/* The peers that have dialled so, by their names in the map. */
-static struct { const char *peer; int64_t until; } seen[PEERS];
-
-static int place_of(const char *peer) { return (int)(fold(FOLD, peer, strlen(peer)) % PEERS); }
-
-bool early_expected(const struct sock *s) {
-	int at = place_of(s->peer);
-	int64_t now = now_ns();
-	return now < new_until || (seen[at].peer && now < seen[at].until && strcmp(seen[at].peer, s->peer) == 0);
-}
-
-void early_begin(void) {
-	new_until = now_ns() + EXPECT;
-	edge_stream_reserve(device); /* of the first who connects */
-}
 
 static edge_request *release(struct early *e) {
 	edge_request *r = e->r;
@@ -78,9 +58,6 @@ bool early_hold(edge_request *r, const char *peer, const char *tuple, const unsi
 	snprintf(e->tuple, sizeof e->tuple, "%s", tuple);
 	memcpy(e->nonce, nonce, NONCE_SIZE);
 	nwaiting++;
-	int at = place_of(peer);
-	seen[at].peer = peer;
-	seen[at].until = now_ns() + EXPECT;
 	return true;
 }
 

@@ -74,9 +74,6 @@ int main(int argc, char **argv) {
 		return 2;
 	}
 	preload(library());
-	char id[24];
-	snprintf(id, sizeof id, "%d", (int)getpid());
-	setenv("EDGE_RUN_FIRST", id, 1); /* what this program runs has another one */
 	execvp(argv[i], argv + i);
 	fprintf(stderr, "edge-run: %s: %s\n", argv[i], strerror(errno));
 	return errno == ENOENT ? 127 : 126;

@@ -244,15 +244,16 @@ void own_after_fork(void) {
 int own_eventfd(unsigned n, int flags) { return own_take(eventfd(n, flags)); }
 int own_epoll_create1(int flags) { return own_take(real.epoll_create1(flags)); }
 int own_timerfd_create(int clock, int flags) { return own_take(timerfd_create(clock, flags)); }
-int own_socket(int domain, int type, int protocol) { return own_take(socket(domain, type, protocol)); }
+int own_socket(int domain, int type, int protocol) { return own_take(real.socket(domain, type, protocol)); }
+int own_memfd_create(const char *name, unsigned flags) { return own_take(memfd_create(name, flags)); }
 
 int own_connect(int fd, const struct sockaddr *to, socklen_t n) { HELD(int, fd, real.connect(n_, to, n)); }
 int own_fstat(int fd, struct stat *s) { HELD(int, fd, fstat(n_, s)); }
+int own_ftruncate(int fd, off_t n) { HELD(int, fd, ftruncate(n_, n)); }
 ssize_t own_read(int fd, void *p, size_t n) { HELD(ssize_t, fd, real.read(n_, p, n)); }
 ssize_t own_write(int fd, const void *p, size_t n) { HELD(ssize_t, fd, real.write(n_, p, n)); }
 ssize_t own_recv(int fd, void *p, size_t n, int flags) { HELD(ssize_t, fd, real.recv(n_, p, n, flags)); }
 ssize_t own_send(int fd, const void *p, size_t n, int flags) { HELD(ssize_t, fd, real.send(n_, p, n, flags)); }
-ssize_t own_sendmsg(int fd, const struct msghdr *m, int flags) { HELD(ssize_t, fd, real.sendmsg(n_, m, flags)); }
 
 void *own_mmap(void *at, size_t n, int how, int flags, int fd, off_t from) {
 	HELD(void *, fd, mmap(at, n, how, flags, n_, from));
@@ -273,6 +274,23 @@ int own_fcntl(int fd, int command, ...) {
 
 int own_timerfd_settime(int fd, int flags, const struct itimerspec *to, struct itimerspec *old) {
 	HELD(int, fd, timerfd_settime(n_, flags, to, old));
+}
+
+/* libedge sends one descriptor along at most. Its number, too, stays while fd is held. */
+ssize_t own_sendmsg(int fd, const struct msghdr *m, int flags) {
+	struct msghdr with = *m;
+	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(int))]; } one = {0};
+	int number = held(fd), along;
+	if (m->msg_controllen == sizeof one) {
+		memcpy(&one, m->msg_control, sizeof one);
+		memcpy(&along, CMSG_DATA(&one.h), sizeof along);
+		along = own_number(along);
+		memcpy(CMSG_DATA(&one.h), &along, sizeof along);
+		with.msg_control = &one;
+	}
+	ssize_t r = real.sendmsg(number, &with, flags);
+	release(fd);
+	return r;
 }
 
 /* The descriptors that come along become ours. One that finds no room is -1. */

@@ -37,7 +37,7 @@ static enum found owner(const union address *local, const union address *remote,
 		.r = {.sdiag_family = (unsigned char)local->any.sa_family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u}};
 	union { struct nlmsghdr h; char bytes[1024]; } a;
 	fill(&q.r.id, local, remote);
-	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	int fd = real.socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (fd < 0)
 		return MISSING;
 	ssize_t n = real.send(fd, &q, sizeof q, 0) < 0 ? -1 : real.recv(fd, &a, sizeof a, MSG_DONTWAIT);
@@ -52,7 +52,7 @@ static enum found owner(const union address *local, const union address *remote,
 static bool here(union address to) {
 	bool six = to.any.sa_family == AF_INET6;
 	*(six ? &to.in6.sin6_port : &to.in.sin_port) = 0;
-	int fd = socket(to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = real.socket(to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool is = fd < 0 || (bind(fd, &to.any, six ? sizeof to.in6 : sizeof to.in) == 0 ||
 	                      errno != EADDRNOTAVAIL);
 	if (fd >= 0)

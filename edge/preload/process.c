@@ -154,8 +154,6 @@ __attribute__((constructor)) static void start(void) {
 	run_is();
 	own_pthread_atfork(NULL, NULL, first_in_child);
 	inherit_all();
-	if (run_is_first())
-		device_ahead();
 }
 
 /* TCP would send on what was written. */

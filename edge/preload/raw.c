@@ -106,6 +106,7 @@ static bool descriptors(long n, const long *a, long *r) {
 	case SYS_dup3: *r = dup3(fd, (int)a[1], (int)a[2]); break;
 	case SYS_fcntl: *r = fcntl(fd, (int)a[1], a[2]); break;
 	case SYS_ioctl: *r = ioctl(fd, (unsigned long)a[1], (void *)a[2]); break;
+	case SYS_socket: *r = socket(fd, (int)a[1], (int)a[2]); break;
 	case SYS_connect: *r = connect(fd, (void *)a[1], (socklen_t)a[2]); break;
 	case SYS_listen: *r = listen(fd, (int)a[1]); break;
 	case SYS_accept: *r = accept4(fd, (void *)a[1], (void *)a[2], 0); break;

@@ -29,6 +29,7 @@
 	X(int, sendmmsg, (int, struct mmsghdr *, unsigned, int)) \
 	X(ssize_t, sendfile, (int, int, off_t *, size_t)) \
 	X(ssize_t, splice, (int, off64_t *, int, off64_t *, size_t, unsigned)) \
+	X(int, socket, (int, int, int)) \
 	X(int, connect, (int, const struct sockaddr *, socklen_t)) \
 	X(int, listen, (int, int)) \
 	X(int, accept4, (int, struct sockaddr *, socklen_t *, int)) \

@@ -18,9 +18,11 @@
 #include <string.h>
 
 #include "agree.h"
+#include "brief.h"
 
 enum { RESTS = 32 };
 #define ANEW (1000 * MILLI)
+#define SOON (1 * MILLI)   /* in which the other side, mostly, has read all and closed, too */
 #define AGE (2000 * MILLI) /* of an acceptor's: longer than the connector's, so that it is the connector who closes */
 
 static struct rested {
@@ -29,6 +31,7 @@ static struct rested {
 	char name[128];      /* where we connect to; of an acceptor's the tuple, once the other side has begun it */
 	int64_t fresh;       /* as that of struct kept; 0: an acceptor's */
 	int64_t until;       /* when it is closed */
+	int64_t soon;        /* a connector's: until then the next connection waits for it */
 	bool ready;          /* a connector's: it may be begun */
 	bool claimed;        /* an acceptor's: the other side has begun it */
 } rests[RESTS];
@@ -94,11 +97,38 @@ bool rest_keep(struct sock *s) {
 		return false;
 	*r = (struct rested){.stream = s->stream, .peer = s->peer, .fresh = connects ? s->kept.fresh : 0};
 	r->until = connects ? r->fresh : now + AGE;
+	r->soon = now + SOON;
 	if (connects)
 		snprintf(r->name, sizeof r->name, "%s", aim_of(s->tuple));
 	nrests++;
 	edge_stream_watch(r->stream, r);
 	return true;
+}
+
+/* None may be begun now, and one may before long. */
+static bool coming(const char *peer, const char *name) {
+	int64_t now = now_ns();
+	bool soon = false;
+	for (const struct rested *r = rests; r < rests + RESTS; r++) {
+		if (!r->stream || now >= r->fresh || strcmp(r->peer, peer) || strcmp(r->name, name))
+			continue;
+		if (r->ready)
+			return false;
+		soon |= now < r->soon;
+	}
+	return soon;
+}
+
+void rest_await(const char *peer, const char *name) {
+	struct waiter *w = own_waiter();
+	struct brief b = {0};
+	while (nrests > 0 && (progress(), coming(peer, name)))
+		if (!linger(w)) {
+			unlock();
+			brief_wait(&b);
+			lock();
+		}
+	linger_end(w);
 }
 
 bool rest_reuse(struct sock *s) {
@@ -136,7 +166,7 @@ void rest_unused(const struct sock *s) {
 			drop(r);
 		}
 	early_unused(s);
-	if (!begun && (rest_expected(s) || early_expected(s)))
+	if (!begun && rest_expected(s))
 		stays(s);
 }
 

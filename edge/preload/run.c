@@ -22,11 +22,6 @@ static const char *journal;
 
 void run_is(void) { process_id = getpid(); }
 
-bool run_is_first(void) {
-	const char *value = secure_getenv("EDGE_RUN_FIRST");
-	return value && strtol(value, NULL, 10) == process_id;
-}
-
 bool borrowed(void) { return getpid() != process_id; }
 
 static void print(int fd, const char *format, ...) {

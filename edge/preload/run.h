@@ -12,7 +12,6 @@ extern const char *daemon_socket; /* NULL: libedge's default */
 extern uint32_t stream_buffer;    /* bytes */
 
 bool run_begin(void);  /* reads the settings. false: no peer is named */
-bool run_is_first(void); /* it has the process in which edge-run was, by exec: no child of it is meant */
 void run_is(void);     /* this process, and not a parent of it, is the one */
 bool borrowed(void);   /* a child of vfork runs in this memory: what it closes stays open here */
 void note(const char *of, const char *what); /* to the file $EDGE_RUN_LOG */

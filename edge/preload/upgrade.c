@@ -84,10 +84,10 @@ static void open_device(void) {
 	no_daemon("no descriptors");
 }
 
-/* What edge-run was told to run connects, mostly, if it is no shell: the daemon does its part while it begins. */
+/* The program has made a TCP socket: the daemon does its part until that connects. */
 void device_ahead(void) {
 	lock();
-	if (!device)
+	if (!device && now_ns() >= device_after)
 		open_device();
 	unlock();
 }

@@ -42,10 +42,10 @@ type controlConn struct {
 	client   *shard.Client // nil before hello
 	shared   *shared       // with the client, kept here to unmap it when the shard uses it no more
 	spaces   map[*regmem.Region]*space
-	pins     *regmem.PinQueue // of the spaces; nil: there was none yet
-	carried  bool             // the client has a courier
-	served   <-chan struct{}  // closed when the shard has served the latest request that is its; nil: there is none
-	brought  int              // the descriptor that came with the request that is served; 0: none, or it was taken
+	pins     *regmem.PinQueue  // of the spaces; nil: there was none yet
+	carried  bool              // the client has a courier
+	served   []<-chan struct{} // each closed when the shard has served a request that is its; in their order
+	brought  int               // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
 // serve answers requests until the client or the daemon ends the control connection, and returns when everything the
@@ -65,7 +65,7 @@ func (ss *controlConn) serve() {
 		if !ss.pause(m.Kind) {
 			break
 		}
-		ss.settle()
+		ss.settle(handlers[m.Kind].control == nil)
 		ss.out.Short(unreadAnswers)
 		if reply := ss.answer(m, bad); reply != nil {
 			if err := ss.conn.Send(reply); err != nil {
@@ -74,6 +74,7 @@ func (ss *controlConn) serve() {
 			}
 		}
 	}
+	ss.conn.Received()
 	ss.end() // before release: whoever waits for the client stops
 	ss.release()
 	ss.dropBrought()
@@ -99,12 +100,22 @@ func (ss *controlConn) receive() (*ipc.Message, error) {
 	return m, err
 }
 
-// settle waits until the shard has served the request before: a client has one served at a time. Mostly it has, and the
-// shard's thread has nobody to wake for that.
-func (ss *controlConn) settle() {
-	if ss.served != nil {
-		<-ss.served
-		ss.served = nil
+// mostAhead is how many requests of a client may wait for the shard at once: those that come together wake it once.
+const mostAhead = 8
+
+// settle waits until the shard has served the requests before, or, where the next one is the shard's too, so many of
+// them that it may wait with them. Mostly it has, and the shard's thread has nobody to wake for that.
+func (ss *controlConn) settle(shards bool) {
+	for len(ss.served) > 0 {
+		select {
+		case <-ss.served[0]:
+		default:
+			if shards && len(ss.served) < mostAhead {
+				return
+			}
+			<-ss.served[0]
+		}
+		ss.served = ss.served[:copy(ss.served, ss.served[1:])]
 	}
 }
 

@@ -114,10 +114,10 @@ func (ss *controlConn) request(m *ipc.Message) (*ipc.Message, error) {
 	return nil, ss.onShard(&h, m)
 }
 
-// onShard has the client's shard serve m, and does not wait for that: the next request does.
-func (ss *controlConn) onShard(h *handler, m *ipc.Message) (err error) {
+// onShard has the client's shard serve m, and does not wait for that: a later request does (settle).
+func (ss *controlConn) onShard(h *handler, m *ipc.Message) error {
 	s, c := ss.shard, ss.client
-	ss.served, err = s.Serve(c, m, func(now mono.Time) (*ipc.Message, error) {
+	done, err := s.Serve(c, m, func(now mono.Time) (*ipc.Message, error) {
 		if h.data != nil {
 			return h.data(s, now, c, m)
 		}
@@ -127,8 +127,8 @@ func (ss *controlConn) onShard(h *handler, m *ipc.Message) (err error) {
 		}
 		return h.conn(s, now, cn, m)
 	})
-	if err != nil {
-		ss.served = nil
+	if err == nil {
+		ss.served = append(ss.served, done)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -174,11 +175,23 @@ func (c *Conn) Recv() (*Message, error) {
 	return m, err
 }
 
+// buffers are those of connections on which nobody receives any more. Without them clients that come and go would keep
+// the runtime collecting garbage.
+var buffers = sync.Pool{New: func() any { return new([MaxMessage + 1]byte) }}
+
+// Received says that who has called Recv or RecvFDs will not do so any more.
+func (c *Conn) Received() {
+	if c.buf != nil {
+		buffers.Put((*[MaxMessage + 1]byte)(c.buf))
+		c.buf = nil
+	}
+}
+
 // RecvFDs receives a message and its descriptors, which become the caller's (close-on-exec is set). On error there are
 // none, and a message only as Decode says.
 func (c *Conn) RecvFDs() (*Message, []int, error) {
 	if c.buf == nil { // not before: a connection that is turned away costs little
-		c.buf, c.oob = make([]byte, MaxMessage+1), make([]byte, unix.CmsgSpace(MaxFDs*4))
+		c.buf, c.oob = buffers.Get().(*[MaxMessage + 1]byte)[:], make([]byte, unix.CmsgSpace(MaxFDs*4))
 	}
 	n, oobn, flags, _, err := c.uc.ReadMsgUnix(c.buf, c.oob)
 	fds, fdErr := parseRights(c.oob[:oobn])

@@ -208,6 +208,7 @@ func (s *Shard) free(c *Client) {
 	s.clients.due = slices.DeleteFunc(s.clients.due, func(o *Client) bool { return o == c })
 	s.clients.dying--
 	c.exported(-c.exports) // those of connections that were forgotten before their keys
+	c.flight.spare()
 	s.countUsers()
 	c.ring.ended(func() { close(c.gone) })
 }

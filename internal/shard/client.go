@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"multiedge/internal/engine"
@@ -191,19 +192,40 @@ func NewUser(id uint32) *User { return &User{id: id} }
 // go to out. evicted is called by the shard when the client broke the rules and is detached; it must not wait.
 func NewClient(l Label, u *User, out *Outbox, rings *ipc.Rings, submit, ring *ipc.Doorbell,
 	evicted func(why string)) *Client {
-	depth := rings.Layout().Depth()
 	out.countFor(u)
 	c := &Client{
 		label: l, user: u, out: out, evicted: evicted, rings: rings, sq: rings.SubmitConsumer(),
 		cq: rings.CompleteProducer(), submit: submit,
 		ring:   ringer{bell: ring, rings: rings},
-		flight: flying{ops: make([]opSlot, depth), free: make([]uint32, depth)}, conns: map[engine.ConnID]*Conn{},
+		flight: flyingOf(rings.Layout().Depth()), conns: map[engine.ConnID]*Conn{},
 		gone: make(chan struct{}),
 	}
-	for i := range c.flight.free {
-		c.flight.free[i] = uint32(depth - 1 - i)
-	}
 	return c
+}
+
+// spareFlights are tables of clients that have gone, for the next ones: clients that come and go would keep the runtime
+// collecting garbage.
+var spareFlights sync.Pool
+
+func flyingOf(depth int) flying {
+	f, _ := spareFlights.Get().(*flying)
+	if f == nil || len(f.ops) != depth {
+		f = &flying{ops: make([]opSlot, depth), free: make([]uint32, depth)}
+	}
+	f.free = f.free[:depth]
+	for i := range f.free {
+		f.free[i] = uint32(depth - 1 - i)
+	}
+	return *f
+}
+
+// spare gives the tables of a client away, if nothing of it is in flight any more.
+func (f *flying) spare() {
+	if f.inflight == 0 && f.late == 0 {
+		clear(f.ops)
+		spareFlights.Put(&flying{ops: f.ops, free: f.free})
+	}
+	*f = flying{}
 }
 
 // owner is who the engine shares out turns to: users, and their clients. Number 0 is the daemon's own.

@@ -16,7 +16,7 @@ import (
 
 // Serve has f run as the shard, and what it returns said to the client: a reply, or an error as the answer to m. A nil
 // reply without an error comes with a later event. done is closed when f has run, which Serve does not wait for. Any
-// goroutine may call it; of a client one f at a time waits.
+// goroutine may call it. Those of a client run in order, each in an iteration of its own, and few of them wait.
 func (s *Shard) Serve(c *Client, m *ipc.Message, f func(mono.Time) (*ipc.Message, error)) (done <-chan struct{},
 	err error) {
 	return s.box.begin(c.user, func(now mono.Time) {

@@ -32,8 +32,8 @@ type mailbox struct {
 	wakes  uint64 // system calls that woke the shard
 }
 
-// turns are pieces of requests that wait, by user, in order of coming. A client has one at a time, and all connections
-// of a user that end have one together.
+// turns are pieces of requests that wait, by user, in order of coming. A client has a few at a time, and all
+// connections of a user that end have one together.
 type turns struct {
 	users []*userPieces // that have some, the next one first
 	of    map[*User]*userPieces

@@ -230,7 +230,9 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	for look := 1; ; look++ {
 		worked = !s.clientsFirst() && s.receive(now)
 		worked = s.drainClients(now) || worked
-		worked = s.box.run(now) || worked
+		if s.box.run(now) {
+			worked, s.idle.wait.served = true, now
+		}
 		if worked || now >= s.idle.quiet || s.links.failedLinks {
 			break
 		}

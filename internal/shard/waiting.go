@@ -18,6 +18,8 @@ import (
 //     has taken everything can only wait: it gets the core now and then, for what else its program has to do, since a
 //     yield to it is two switches in which nobody looks at the links. While another client works on what it was given,
 //     or such a yield was longer than these switches, so that somebody works here, the shard yields more often;
+//   - yield often after a request of a client's was served: the goroutine that waited for that goes on, or serves the
+//     next one, and on a single core it would have to wait until the shard has polled in vain;
 //   - when a yield took long another thread needs the core: stop yielding for a while, and sleep.
 const defaultSpin = 50 * time.Microsecond
 
@@ -39,6 +41,7 @@ type waiter struct {
 	lastWork mono.Time
 	yielded  mono.Time // the end of the latest yield
 	beside   mono.Time // until when others are taken to work on this core while clients wait
+	served   mono.Time // the latest piece of a request, or job
 	asleep   mono.Time // since when it sleeps
 }
 
@@ -46,10 +49,11 @@ type waiter struct {
 // to run: it was given something that it polls for, or woken; polling that some client polls; working that another has
 // run, and neither polls nor sleeps since.
 func (w *waiter) idle(now mono.Time, polling, working, due bool) action {
-	waits := polling || due
+	serving := now.Sub(w.served) < servedTime
+	waits := polling || due || serving
 	contended := w.core.At(now)
 	looks := looksFor
-	if working || now < w.beside {
+	if working || serving || now < w.beside {
 		looks = looksBeside
 	}
 	yield := waits && !contended && (due || now.Sub(w.yielded) >= looks)
@@ -87,6 +91,8 @@ const (
 
 	workedTime = 25 * time.Microsecond // a yield of that length is more than two switches, where these are slowest
 	besideTime = 2 * time.Millisecond  // for which the shard expects more of that work
+
+	servedTime = 200 * time.Microsecond // after a request was served: longer than most take to be followed by another
 )
 
 // yield gives the processor to another runnable thread, if there is one. The call itself, which is why it may not be

@@ -89,6 +89,26 @@ func TestShardGivesWayToWhoWorksBeside(t *testing.T) {
 	}
 }
 
+// Goroutines that serve requests get the core, though no client waits for the shard.
+func TestShardGivesWayToWhoServesRequests(t *testing.T) {
+	start := mono.Time(time.Hour)
+	for _, c := range []struct {
+		ago, looked time.Duration
+		want        action
+	}{
+		{0, looksBeside, actYield},
+		{0, looksBeside - 1, actPoll},
+		{servedTime - 1, looksBeside, actYield},
+		{servedTime, time.Hour, actPoll},
+	} {
+		w := waiter{mode: "adaptive", spin: idle.Patience{Base: defaultSpin}}
+		w.lastWork, w.served, w.yielded = start, start.Add(-c.ago), start.Add(-c.looked)
+		if got := w.idle(start, false, false, false); got != c.want {
+			t.Errorf("%v after a request, %v after a yield: %d, want %d", c.ago, c.looked, got, c.want)
+		}
+	}
+}
+
 // The shard's thread gets a short slice before it sleeps, and the ordinary one before it yields. A kernel that has no
 // slices of threads (before Linux 6.12) says 0 to both.
 func TestHurry(t *testing.T) {

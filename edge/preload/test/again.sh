@@ -275,6 +275,22 @@ crowd() {
 	begins_well && [ "$(streams x)" -gt 0 ]
 }
 
+# A connection that follows at once takes the stream of the one before, which the server has not closed yet: of 10
+# second connections most.
+try_next() { rounds next; }
+next() {
+	echo "== a connection follows at once"
+	: >client.log; : >x.log
+	server x 6417 x; exec 5>x.in; serving 6417
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		EDGE_RUN_LOG=$LAB_DIR/client.log ea timeout 60 "$OUT/again" times 10.78.0.2 6417 x 2 >times.out ||
+			fail "times: $(cat times.out)"
+	done
+	exec 5>&-; wait
+	echo "$(again client) of 10"
+	[ "$(again client)" -ge 6 ]
+}
+
 # EDGE_RUN_REUSE=0 at one end: each connection gets a stream of its own.
 try_off() {
 	for end in client server; do
@@ -306,6 +322,6 @@ try_forks() {
 	done
 	fail "too many stayed with TCP"
 }
-all="many moved forks gives speaks left exits aged several lost late early crowd only off"
+all="many next moved forks gives speaks left exits aged several lost late early crowd only off"
 for name in ${*:-$all}; do "try_$name"; done
 echo "again: ok"

@@ -50,6 +50,8 @@ said "takes no path with a blank" env EDGE_RUN_LIBRARY="$dir/with blank/libedge-
 said '"host=peer" is passed over' env EDGE_RUN_MAP="host=peer" "$out/edge-run" true
 EDGE_RUN_CONFIG=/dev/null EDGE_RUN_MAP="" EDGE_RUN_LOG="$dir/log" "$out/edge-run" true
 said "EDGE_RUN_MAP name no peer" cat "$dir/log"
+EDGE_RUN_LOG="$dir/silent" timeout 60 "$out/edge-run" "$out/rules" silent
+said "tcp: the other side uses it" cat "$dir/silent"
 
 pair() { # a transfer; what both sides print last
 	rm -f "$dir/server"
