@@ -80,6 +80,13 @@ func (l *autoLane) Share(on bool) {
 	l.Sharer.Share(on)
 }
 
+// StandIn implements Deputy.
+func (l *autoLane) StandIn(o Controller) {
+	if d, ok := l.Sharer.(Deputy); ok {
+		d.StandIn(o)
+	}
+}
+
 // Budget implements Budgeted.
 func (l *autoLane) Budget() float64 {
 	if b, ok := l.Sharer.(Budgeted); ok {

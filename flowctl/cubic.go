@@ -23,6 +23,14 @@ type Sharer interface {
 	Share(on bool)
 }
 
+// Deputy is a Sharer that may rest, and then stand in for another.
+type Deputy interface {
+	Sharer
+	// StandIn says that the controller's path is answered while o's is not, although it was asked: the controller, if
+	// it rests, takes o's window, if both are of one cable.
+	StandIn(o Controller)
+}
+
 // Budgeted is a Controller whose window may be larger than what a session has for all its paths.
 type Budgeted interface {
 	Controller

@@ -84,8 +84,8 @@ func (c *fabricCable) divide() {
 	}
 }
 
-// others finds the lane with the largest window that does not rest, and one that does, besides l. One of all lanes is
-// awake.
+// others finds the lane with the largest window that does not rest, and one that does, besides l, each a silent one
+// only if there is no other. One of all lanes is awake.
 func (c *fabricCable) others(l *fabricLane) (largest, resting *fabricLane) {
 	if !slices.Contains(c.lanes, l) {
 		return nil, nil
@@ -94,8 +94,10 @@ func (c *fabricCable) others(l *fabricLane) (largest, resting *fabricLane) {
 		switch {
 		case o == l:
 		case o.rests:
-			resting = o
-		case largest == nil || o.frames > largest.frames:
+			if resting == nil || resting.data.silent {
+				resting = o
+			}
+		case largest == nil || largest.data.silent || !o.data.silent && o.frames > largest.frames:
 			largest = o
 		}
 	}
@@ -128,6 +130,7 @@ type dataWindow struct {
 	end    mono.Time // when it ends at the latest: of some frames nothing is told
 	told   int       // frames whose marks were told since it began
 	marked int       // of them
+	silent bool      // they were asked after in vain, while another lane was answered
 }
 
 // Share implements Sharer.
@@ -151,14 +154,36 @@ func (l *fabricLane) wake(o *fabricLane, frames float64) {
 	o.settle(0)
 }
 
+// StandIn implements Deputy. The lanes that are awake may all lead by a way on which nothing passes any more, and a
+// lane that rests would not be tried before the first of them is known to be dead. What the other has in flight it has
+// besides: it was not heard of for two round trips.
+func (l *fabricLane) StandIn(o Controller) {
+	if auto, ok := o.(*autoLane); ok {
+		o = auto.Sharer
+	}
+	silent, ok := o.(*fabricLane)
+	if !ok || silent.c != l.c || !slices.Contains(l.c.lanes, silent) {
+		return
+	}
+	if silent.data.silent = true; l.rests && !silent.rests {
+		silent.wake(l, silent.frames)
+		silent.rest()
+	}
+}
+
+// rest leaves the lane's part of the window to the others.
+func (l *fabricLane) rest() {
+	l.frames, l.nextSend, l.rests, l.fresh = 0, 0, true, false
+	l.c.divide()
+}
+
 // balance is called when the window has changed.
 func (l *fabricLane) balance() {
 	switch largest, resting := l.c.others(l); {
-	case l.frames < 1 && largest != nil:
+	case l.frames < 1 && largest != nil && !largest.data.silent:
 		largest.frames = min(largest.frames+l.frames, largest.p.Max)
-		l.frames, l.nextSend, l.rests, l.fresh = 0, 0, true, false
-		l.c.divide()
-	case l.frames >= wakeAt && resting != nil:
+		l.rest()
+	case l.frames >= wakeAt && resting != nil && !resting.data.silent:
 		l.frames--
 		l.wake(resting, 1)
 		l.c.divide()
@@ -170,6 +195,7 @@ func (l *fabricLane) balance() {
 // own port is what holds frames back it would become several times as large as the way needs, unnoticed, and fill the
 // first queue that others share with it.
 func (l *fabricLane) OnAck(now mono.Time, frames int, rtt *RTT) {
+	l.data.silent = l.data.silent && frames <= 0
 	if l.data.landed(frames); l.rests {
 		return
 	}

@@ -74,6 +74,7 @@ type Ledger struct {
 	frames   int
 	bytes    int
 	recalled int // lost bits set
+	batches  begun
 
 	params LossParams
 	loss   lossState

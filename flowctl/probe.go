@@ -15,24 +15,34 @@ import (
 // not restart with each frame sent (as in RFC 9002), or a trickle of frames into a dark path would put the probe off
 // until its window is full. It doubles with each probe unanswered, up to the coarse timeout.
 type probeState struct {
-	anchor mono.Time
-	pto    time.Duration // not backed off
-	count  int           // consecutive probes unanswered
+	anchor  mono.Time
+	pto     time.Duration // not backed off
+	count   int           // consecutive probes unanswered
+	pressed bool          // the second is due as soon as the first was
 	// numbers below it were sent before the end of a silence, of the peer through several probes or of ourselves
 	silent uint64
 }
 
 // progress records that something was newly acknowledged.
 func (l *Ledger) progress(now mono.Time, rtt *RTT) {
-	l.probe.anchor, l.probe.pto, l.probe.count = now, rtt.PTO(l.params.AckDelay), 0
+	p := &l.probe
+	p.anchor, p.pto, p.count, p.pressed = now, rtt.PTO(l.params.AckDelay), 0, false
 }
 
 // probeAt returns when the next probe is due.
 func (l *Ledger) probeAt() mono.Time {
 	p := &l.probe
 	limit := max(l.params.CoarseTimeout, p.pto) // never below what the path itself needs
-	return p.anchor.Add(min(p.pto<<min(p.count, 16), limit))
+	doubled := min(p.count, 16)
+	if p.pressed {
+		doubled--
+	}
+	return p.anchor.Add(min(p.pto<<doubled, limit))
 }
+
+// Press says that the peer has answered by another path since the first probe left here: the second need not wait for a
+// processor that may be busy, and is due after one timeout, as the first was. It has no effect before the first probe.
+func (l *Ledger) Press() { l.probe.pressed = l.probe.count > 0 }
 
 // Probes returns how many consecutive probes went unanswered: the engine's measure of a suspect path. AbandonAll does
 // not reset it, any newly acknowledged packet does.

@@ -126,5 +126,5 @@ func mtuBlackHole() Scenario {
 }
 
 func routedScenarios() []Scenario {
-	return families(rebinding(), confined(), mtuBlackHole(), forgedICMP(), blackLane())
+	return families(rebinding(), confined(), mtuBlackHole(), forgedICMP(), spoofedSource(), blackLane())
 }

@@ -10,7 +10,6 @@ import (
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
 	"multiedge/internal/frame"
-	"multiedge/sched"
 )
 
 // laneNet is what lies between two nodes with lanes: ways that routers choose by the ports of a flow.
@@ -292,38 +291,6 @@ func TestLongIPPaths(t *testing.T) {
 		}
 		if long := most > 700; long != c.long {
 			t.Errorf("%s: up to %d frames in flight", name, most)
-		}
-	}
-}
-
-// Clause 21.8: lanes of small windows rest, and no scheduler waits for one that does. A path that marks everything
-// makes all but one rest.
-func TestNoSchedulerWaitsForRestingLanes(t *testing.T) {
-	for _, name := range sched.Names() {
-		for _, lanes := range []int{2, 8} {
-			r := newLaneNet(t, [2]int{lanes, lanes}, true)
-			for i := range r.n {
-				for k := range lanes {
-					if err := r.n[i].e.SetLink(r.now, k, engine.LinkConfig{Name: fmt.Sprint("lane", k),
-						Addr: r.front(i), MTU: ipLinkMTU, RxSlots: 256, Super: 65507, Below: ipBelow, Ports: true,
-						ECN: true, Congestion: flowctl.IPCongestion("fabric"), Group: "front"}); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			c := r.connect(engine.DialOptions{Scheduler: name})
-			r.must("all lanes", 10*time.Second, func() bool { return r.good(0) == lanes })
-			r.marks = true
-			r.write(0, c, 4<<20, 1, 60*time.Second)
-			rest := 0
-			for _, p := range r.n[0].e.Snapshot(r.now).Peers[0].Paths {
-				if p.Window == 0 {
-					rest++
-				}
-			}
-			if rest == 0 {
-				t.Errorf("%s, %d lanes: none rests", name, lanes)
-			}
 		}
 	}
 }

@@ -26,6 +26,7 @@ type rig struct {
 	hop    time.Duration
 	pass   func(from int, f *flight) bool // nil: everything passes
 	supers func(frames int) bool          // which datagrams pass, by the frames in them; nil: all
+	spoil  bool                           // the last frame of a datagram is lost if it is as long as the others
 	mac    [2]map[int][6]byte             // addresses that are not macOf
 	// the other node's link that a link of node from is joined to, -1: none; nil: the one of the same number
 	far     func(from, link int) int
@@ -230,8 +231,12 @@ func (r *rig) datagrams(frames []flight) (out []flight) {
 				break
 			}
 		}
+		pass := n
+		if r.spoil && n > 1 && len(frames[i+n-1].b) == len(first.b) {
+			pass--
+		}
 		if !first.joined || r.supers == nil || r.supers(n) {
-			out = append(out, frames[i:i+n]...)
+			out = append(out, frames[i:i+pass]...)
 		}
 	}
 	return out

@@ -194,10 +194,15 @@ func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batches) {
 	}
 	var p *path.Tx
 	w.leads = false
+	begun := uint64(0) // links whose batch has frames of the session
 	for run := 0; !b.full() && s.HasData() && s.Ops.Fair.Allowed > 0; run-- {
 		if run <= 0 || !p.Room(now) || s.Paths.Full() {
 			if p = s.Paths.Pick(now); p == nil {
 				break
+			}
+			if begun&(1<<p.Link) == 0 {
+				begun |= 1 << p.Link
+				p.Ledger.BeginBatch()
 			}
 			run = p.Run()
 		}

@@ -187,6 +187,9 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 		f.iface(l.Name, cmp.Or(l.Device, l.Name), l.Driver, true)
 		f.renamed(l)
 	}
+	if !in.node.InMemory && !in.node.Elsewhere && hasIP(snap.Links) {
+		f.networks(snap.Links)
+	}
 	in.container(&f)
 	f.drain(snap.Status.Draining)
 	f.reload(snap.Status.Reload, snap.Status.LinksUp)
@@ -288,6 +291,7 @@ func (f *findings) running(l *LinkStatus) {
 		f.add(FindingOK, about, text, "")
 	}
 	f.dropped(l)
+	f.spoilt(l)
 	switch {
 	case l.Kernel["truncated"] == 0:
 	case l.Driver == linkdrv.KindUDP:
@@ -307,6 +311,25 @@ func (f *findings) dropped(l *LinkStatus) {
 			"quick enough", dropped, received+dropped),
 			"give edged a core of its own, set poll = \"busy\", or raise slots")
 	}
+}
+
+// Of losses by chance or by full queues the last frame of a message is one of many, or not lost alone. Where three of
+// four are such, and there are as many, messages are spoiled where they are cut up.
+const (
+	fewSpoilt   = 50
+	shareSpoilt = 3.0 / 4
+)
+
+// spoilt tells of a kernel that spoils the last of the frames which leave as one message.
+func (f *findings) spoilt(l *LinkStatus) {
+	ends, lost := l.Counters["train_ends_lost"], l.Counters["frames_lost"]
+	if ends < fewSpoilt || float64(ends) < shareSpoilt*float64(lost) {
+		return
+	}
+	f.add(FindingWarning, "link "+l.Name, fmt.Sprintf("of %d frames that were lost %d were the last of several which "+
+		"left as one message, and the one before arrived: the kernel spoils what it cuts up (GSO), as Linux 7.0 to "+
+		"7.1.4 does", lost, ends), "uname -r here, and on the hypervisor if this is a guest: run Linux 7.1.5 or "+
+		"later, or one before 7.0")
 }
 
 // peer looks at the ways to a node.

@@ -64,6 +64,7 @@ func (f *findings) ipLink(l *LinkStatus) {
 	} else if l.Kernel["sent"] > 0 {
 		f.add(FindingOK, about, "the kernel cuts up messages of several datagrams (GSO)", "")
 	}
+	f.spoilt(l)
 	if n := l.Counters["marks_failed"]; n > 0 {
 		f.add(FindingWarning, about, fmt.Sprintf("%d times marks of congestion (ECN) did not get through to a peer: "+
 			"windows follow delay and losses alone there", n), "a router or cloud on the way wipes out or drops what "+

@@ -2,8 +2,11 @@ package inspect
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
+
+	"multiedge/linkdrv"
 )
 
 // An address that is none of this host's tells of a translator; one of its own, at whatever port, and no address at all
@@ -36,6 +39,28 @@ func TestUncutMessagesAreSaid(t *testing.T) {
 		}
 		if severity != want {
 			t.Errorf("%d calls refused: %+v", uncut, f)
+		}
+	}
+}
+
+// Lost frames of which nearly all were the last of a message tell of a kernel that spoils them; few, or such as chance
+// loses, do not. Links of datagrams on an Ethernet are told of, too.
+func TestSpoiltMessagesAreSaid(t *testing.T) {
+	for _, c := range []struct {
+		ends, lost uint64
+		want       bool
+	}{{0, 0, false}, {49, 49, false}, {50, 50, true}, {75, 100, true}, {74, 100, false}, {1000, 8000, false}} {
+		for _, listen := range []string{"", ":9470"} {
+			var f findings
+			f.running(&LinkStatus{Name: "x", Listen: listen, Up: true, RxSlots: 1024, MTU: 1500,
+				Driver: linkdrv.KindUDP, Kernel: Counts{"sent": 9000},
+				Counters: Counts{"train_ends_lost": c.ends, "frames_lost": c.lost}})
+			said := slices.ContainsFunc(f, func(x Finding) bool {
+				return x.Severity == FindingWarning && strings.Contains(x.Remedy, "uname -r")
+			})
+			if said != c.want {
+				t.Errorf("%+v, listening at %q: %+v", c, listen, f)
+			}
 		}
 	}
 }

@@ -53,6 +53,9 @@ func lossCounters() []deviceCounter {
 			func(c *engine.Counters) uint64 { return c.Loss.FramesRetransmitted }),
 		word("lost_packets_total", "Frames judged lost, not counting probes of frame size and of dead paths.",
 			func(c *engine.Counters) uint64 { return c.Loss.FramesLost }),
+		word("train_ends_lost_total", "Frames lost that were the last of several of one length which left as one "+
+			"message (GSO), of which the one before arrived.",
+			func(c *engine.Counters) uint64 { return c.Loss.TrainEndsLost }),
 		word("spurious_losses_total", "Frames judged lost that were acknowledged later, probes of frame size too.",
 			func(c *engine.Counters) uint64 { return c.Loss.SpuriousLosses }),
 		word("local_ack_timeout_errors_total", "Probe time-outs: acknowledgements that did not come in time.",
@@ -262,6 +265,8 @@ func linkReadings() []reading[inspect.LinkStatus] {
 			"frames_retransmitted"),
 		engine("link_lost_packets_total", "Frames sent on the link and judged lost, not counting probes of frame "+
 			"size and of dead paths.", "frames_lost"),
+		engine("link_train_ends_lost_total", "Frames lost on the link that were the last of several of one length "+
+			"which left as one message (GSO), of which the one before arrived.", "train_ends_lost"),
 		engine("link_marked_packets_total", "Frames sent on the IP link that routers marked (ECN), as peers say.",
 			"frames_marked"),
 		engine("link_marks_failed_total", "Times that marks (ECN) were found not to get through a path of the IP link.",

@@ -36,6 +36,7 @@ type Loss struct {
 	NacksSent           uint64 // acknowledgement blocks that name a gap
 	FramesRetransmitted uint64 // frames that carry something sent before
 	FramesLost          uint64 // frames judged lost, but for probes of frame size and of dead paths
+	TrainEndsLost       uint64 // of FramesLost: the last of several that left as one message, alone of the last two
 	SpuriousLosses      uint64 // judged lost, acknowledged later; probes of frame size too
 	TailProbes          uint64 // probe timeouts of paths in use
 	FramesDuplicated    uint64 // received with a packet number seen before

@@ -17,6 +17,9 @@ const (
 	TagNotes   = TagPicked | TagCapable
 )
 
+// messageFrames is how many frames drivers send as one message at most.
+const messageFrames = 64
+
 // OnAck takes an acknowledgement of one of our paths. It reports whether the frame may count as received.
 func (s *Set) OnAck(now mono.Time, g *wire.Segment) bool {
 	net := s.net
@@ -77,7 +80,9 @@ func (s *Set) onAcked(now mono.Time, p *Tx, acked []flowctl.Sent) {
 func (s *Set) OnLost(now mono.Time, p *Tx, lost []flowctl.Sent) {
 	net := s.net
 	s.InFlight -= len(lost)
-	n := uint64(0)
+	n, ends := uint64(0), uint64(0)
+	message := flowctl.Message{Least: frame.HeaderLen + wire.MinFrame, Most: net.Links[p.Link].Super,
+		Packets: messageFrames}
 	// probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
 	carried := 0
 	for k := range lost {
@@ -89,6 +94,9 @@ func (s *Set) OnLost(now mono.Time, p *Tx, lost []flowctl.Sent) {
 			if lost[k].Tag&TagCapable != 0 {
 				p.Marking.lost++
 			}
+			if p.PMTU.Joined && p.Usable() && p.Ledger.EndedMessage(lost[k].PN, &message) {
+				ends++
+			}
 			p.doubtSize(now, &lost[k], true)
 		} else if !p.Usable() || int(lost[k].Bytes)-frame.HeaderLen > wire.MinFrame {
 			continue // a probe of a path known not to answer, or of a size or form that may not pass (clause 9)
@@ -99,6 +107,8 @@ func (s *Set) OnLost(now mono.Time, p *Tx, lost []flowctl.Sent) {
 	s.FramesLost += n
 	net.count.Loss.FramesLost += n
 	net.Links[p.Link].Count.Loss.FramesLost += n
+	net.count.Loss.TrainEndsLost += ends
+	net.Links[p.Link].Count.Loss.TrainEndsLost += ends
 	p.Count.Lost += n
 	if carried > 0 && p.State != StateDead {
 		p.Cwnd.OnLoss(now, carried)

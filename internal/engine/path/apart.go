@@ -14,9 +14,16 @@ import (
 const apartFor = 10 * time.Second
 
 // shares reports whether another path that answers leads to the same address.
-func (p *Tx) shares() bool {
-	for m := p.Set.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
-		if o := p.Set.Tx[bits.TrailingZeros64(m)]; o.Usable() && o.To == p.To {
+func (p *Tx) shares() bool { return p.taken(&p.To) }
+
+// taken reports whether another path that answers leads to an address. Lanes of one link all lead to one.
+func (p *Tx) taken(at *frame.Addr) bool {
+	s := p.Set
+	own := &s.net.Links[p.Link]
+	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		o := s.Tx[bits.TrailingZeros64(m)]
+		l := &s.net.Links[o.Link]
+		if o.Usable() && o.To == *at && !(own.Ports && l.Ports && own.Group == l.Group) {
 			return true
 		}
 	}
@@ -47,7 +54,7 @@ func (p *Tx) candidate(now mono.Time) (to frame.Addr, ok bool) {
 		return first, ok
 	}
 	apart := p.parted || now.Sub(p.Probing.ackedAt) < apartFor
-	for to = first; ok && apart && s.LeadsTo(&to); {
+	for to = first; ok && apart && p.taken(&to); {
 		p.tries++
 		if to, ok = s.Hints.Candidate(from, p.Link, p.tries); to == first {
 			break // there is no other

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"multiedge/flowctl"
 	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 )
@@ -140,6 +141,53 @@ func (p *Tx) Unheard(now mono.Time, all bool) {
 
 // Heard is told that something came by it, or that it is not good.
 func (p *Tx) Heard() { p.unheard = 0 }
+
+// askLanes has the peer asked on other IP links, of which nothing would tell otherwise whether they are answered.
+func (p *Tx) askLanes() {
+	s := p.Set
+	if !s.isIP(p.Link) {
+		return
+	}
+	s.doubted |= 1 << p.Link
+	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		o := s.Tx[bits.TrailingZeros64(m)]
+		if n, _ := o.Ledger.InFlight(); n == 0 && o.State == StateGood && s.isIP(o.Link) {
+			o.WantPing(true)
+		}
+	}
+}
+
+// answers reports whether another IP link was answered since p was asked in vain: then the peer lives, and the way of p
+// does not. Silence everywhere is more likely the peer's processor.
+func (s *Set) answers(p *Tx) bool {
+	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
+		o := s.Tx[bits.TrailingZeros64(m)]
+		if o.State == StateGood && s.isIP(o.Link) && o.Probing.ackedAt > p.Probing.askedAt {
+			return true
+		}
+	}
+	return false
+}
+
+// answersFor has a path that was answered stand in for those that were not, although they were asked before (clauses
+// 21.7 and 21.8): the peer lives, so that they are dead sooner, and this one, if it rests, takes the window of one.
+func (p *Tx) answersFor() {
+	s := p.Set
+	for m := s.doubted; m != 0; m &= m - 1 {
+		o := s.Tx[bits.TrailingZeros64(m)]
+		if p.Probing.ackedAt <= o.Probing.askedAt {
+			continue
+		}
+		s.doubted &^= 1 << o.Link
+		if !o.Usable() {
+			continue
+		}
+		o.Ledger.Press()
+		if d, ok := p.Cwnd.(flowctl.Deputy); ok {
+			d.StandIn(o.Cwnd)
+		}
+	}
+}
 
 // Drawn takes a lane of which another port is to be drawn, and which of its sockets; ok is false if there is none.
 func (n *Net) Drawn() (link int, socket uint8, ok bool) {

@@ -298,32 +298,6 @@ func (p *Tx) judge(now mono.Time) {
 	}
 }
 
-// askLanes has the peer asked on other IP links, of which nothing would tell otherwise whether they are answered.
-func (p *Tx) askLanes() {
-	s := p.Set
-	if !s.isIP(p.Link) {
-		return
-	}
-	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
-		o := s.Tx[bits.TrailingZeros64(m)]
-		if n, _ := o.Ledger.InFlight(); n == 0 && o.State == StateGood && s.isIP(o.Link) {
-			o.WantPing(true)
-		}
-	}
-}
-
-// answers reports whether another IP link was answered since p was asked in vain: then the peer lives, and the way of p
-// does not. Silence everywhere is more likely the peer's processor.
-func (s *Set) answers(p *Tx) bool {
-	for m := s.TxMask &^ (1 << p.Link); m != 0; m &= m - 1 {
-		o := s.Tx[bits.TrailingZeros64(m)]
-		if o.State == StateGood && s.isIP(o.Link) && o.Probing.ackedAt > p.Probing.askedAt {
-			return true
-		}
-	}
-	return false
-}
-
 // silent is for how long the path was asked in vain.
 func (p *Tx) silent(now mono.Time) time.Duration {
 	return now.Sub(max(p.Probing.ackedAt, p.Probing.askedAt))
@@ -449,8 +423,13 @@ func (p *Tx) OnEcho(now mono.Time, nonce uint64) {
 // onAlive is called when the path's ledger advanced.
 func (p *Tx) onAlive(now mono.Time) {
 	p.Probing.ackedAt = now
+	s := p.Set
+	s.doubted &^= 1 << p.Link
 	if p.State == StateSuspect {
 		p.setState(now, StateGood, "acknowledged")
+	}
+	if s.doubted != 0 && p.State == StateGood && s.isIP(p.Link) {
+		p.answersFor()
 	}
 }
 

@@ -70,6 +70,7 @@ type Set struct {
 	TxMask   uint64 // tx paths in use
 	RxMask   uint64
 	Special  uint64 // tx paths with a ping, probe or echo to send
+	doubted  uint64 // tx paths of IP links with a probe unanswered, which another path has not been compared with yet
 	Sched    sched.Scheduler
 	measured bool // the scheduler's weights are the measured windows
 	InFlight int  // eliciting frames, all paths
