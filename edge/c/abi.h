@@ -12,7 +12,7 @@
 #endif
 
 enum { ABI_PACKET = 2048 }; /* receives all that is not JSON (A10.1) */
-enum { ABI_REPLY = 1, ABI_FAILED = 2, ABI_OWN = 1, ABI_ORDERED = 1, ABI_OVERLAP = 2 };
+enum { ABI_REPLY = 1, ABI_FAILED = 2, ABI_OWN = 1, ABI_HEAP = 2, ABI_ORDERED = 1, ABI_OVERLAP = 2 };
 
 struct abi_header { /* A3.1 */
 	uint32_t size;
@@ -45,7 +45,7 @@ struct abi_hello_reply {
 	struct abi_str node, name;
 	char pad[4];
 };
-struct abi_register { struct abi_header h; uint64_t size; uint32_t flags, zero; };
+struct abi_register { struct abi_header h; uint64_t size; uint32_t flags, zero; uint64_t address; };
 struct abi_register_reply { struct abi_header h; uint64_t size; uint32_t region, zero; };
 struct abi_region { struct abi_header h; uint32_t region, zero; };
 struct abi_dial {
@@ -119,7 +119,7 @@ union abi_packet {
 ABI_IS(abi_header, 16);
 ABI_IS(abi_hello, 128);
 ABI_IS(abi_hello_reply, 184);
-ABI_IS(abi_register, 32);
+ABI_IS(abi_register, 40);
 ABI_IS(abi_register_reply, 32);
 ABI_IS(abi_region, 24);
 ABI_IS(abi_dial, 744);

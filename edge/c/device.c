@@ -8,6 +8,8 @@
 #include "device.h"
 #include "ring.h"
 
+#define GRANTS_TIME (5 * SECOND) /* how long a device that closes waits for those who write to memory of its grants */
+
 static bool buffer_size(uint32_t n)
 {
 	return n >= 4096 && n <= 512u << 20 && (n & (n - 1)) == 0;
@@ -251,6 +253,30 @@ int edge_device_drain(edge_device *d, int timeout_ms)
 	return leave(d, wait_for(d, all_sent, d, until));
 }
 
+static bool none_listed(void *arg)
+{
+	for (const edge_conn *c = ((edge_device *)arg)->conns->all; c != NULL; c = c->next)
+		if (c->end.listed)
+			return false;
+	return true;
+}
+
+/* Memory that was granted goes on to be there: connections end before the device, and when the daemon has said so it
+ * writes nothing any more (ABI A7.19). */
+static void end_grants(edge_device *d)
+{
+	bool any = false;
+	for (const edge_region *r = d->mem->regions; r != NULL; r = r->next)
+		any |= r->kind == GRANTED && r->epoch == d->epoch;
+	if (!any || !d->attached)
+		return;
+	for (edge_conn *c = d->conns->all, *next; c != NULL; c = next) {
+		next = c->next;
+		conn_abort(c, EDGE_ERR_CLOSED);
+	}
+	wait_for(d, none_listed, d, now_ns() + GRANTS_TIME);
+}
+
 /* What belongs to the device goes with it, but for connections and streams that the program has. */
 static void release_all(edge_device *d)
 {
@@ -274,6 +300,8 @@ void edge_device_close(edge_device *d, int timeout_ms)
 	enter(d);
 	if (d->dead == 0 && until != 0)
 		wait_for(d, none_lingers, d, until);
+	if (d->dead == 0)
+		end_grants(d);
 	if (d->dead == 0) {
 		d->dead = EDGE_ERR_CLOSED;
 		attach_lost(d, EDGE_ERR_CLOSED, "");

@@ -18,6 +18,8 @@ static int compose(edge_conn *c, const edge_work *w, edge_op *op)
 	if (w->size < 1 || w->size > EDGE_MAX_EAGER)
 		return fail(EDGE_ERR_TOO_LONG, "a composed message has 1 to %d bytes, not %zu", EDGE_MAX_EAGER, w->size);
 	err = work_encode(c, w, &e);
+	if (err == 0 && w->local->kind == GRANTED)
+		err = fail(EDGE_ERR_INVALID, "a message is composed in memory of edge_register, not of edge_grant");
 	if (err != 0)
 		return err;
 	if (!op_room(c, 1))

@@ -151,8 +151,7 @@ EDGE_API void edge_device_close(edge_device *dev, int timeout_ms);
 /* Waits until the peers have what was written to streams, those that were closed among them: before exec, which ends
  * the device with the program. With timeout_ms 0 it looks once; no descriptor says when to look again. */
 EDGE_API int edge_device_drain(edge_device *dev, int timeout_ms);
-/* 0 while attached; EDGE_ERR_DAEMON_DOWN while the device looks for a daemon. */
-EDGE_API int edge_device_error(edge_device *dev);
+EDGE_API int edge_device_error(edge_device *dev); /* 0 while attached, or EDGE_ERR_DAEMON_DOWN */
 EDGE_API const char *edge_device_name(edge_device *dev); /* of this node: what peers dial */
 EDGE_API const char *edge_device_node(edge_device *dev); /* its identity in hexadecimal */
 EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4) */
@@ -164,6 +163,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_MESSAGES ((uint64_t)1 << 5) /* EDGE_SEND, EDGE_RECEIVE, receive queues */
 #define EDGE_FEATURE_LOCAL ((uint64_t)1 << 6)    /* EDGE_LOCAL_DONE, which has no effect without */
 #define EDGE_FEATURE_EAGER ((uint64_t)1 << 8)    /* edge_compose */
+#define EDGE_FEATURE_HEAP ((uint64_t)1 << 10)    /* edge_grant */
 #define EDGE_FEATURE_DOMAINS ((uint64_t)1 << 11) /* edge_share, work.key, EDGE_TELL */
 #define EDGE_FEATURE_SCATTER ((uint64_t)1 << 12) /* EDGE_RECEIVE with several pieces */
 #define EDGE_FEATURE_WORDS ((uint64_t)1 << 13)   /* edge_word_open */
@@ -224,10 +224,14 @@ EDGE_API int edge_adopt(edge_device *dev, void *addr, size_t size, edge_region *
  * mapping to unmap after edge_region_close. Once for each memfd. Needs EDGE_FEATURE_MEMORY. */
 EDGE_API int edge_register_memfd(edge_device *dev, int memfd, void *addr, size_t size, edge_region **region,
                                  int timeout_ms);
+/* Memory that exists, where it is: size bytes of this process from addr on, up to 2^46, mapped or not. The daemon
+ * copies to and from it: for memory that is used seldom. It is local memory of writes and reads in one piece, or
+ * exported, not for atomics. Where no memory is: EDGE_ERR_MEMORY. Peers also write what is read-only here. It must stay
+ * until edge_region_close or edge_device_close has returned. Needs EDGE_FEATURE_HEAP and limits.couriers. */
+EDGE_API int edge_grant(edge_device *dev, void *addr, size_t size, edge_region **region, int timeout_ms);
 EDGE_API void *edge_region_bytes(const edge_region *region);
 EDGE_API size_t edge_region_size(const edge_region *region);
-/* 0, or EDGE_ERR_STALE once the daemon that registered it has gone. */
-EDGE_API int edge_region_error(edge_region *region);
+EDGE_API int edge_region_error(edge_region *region); /* 0, or EDGE_ERR_STALE: its daemon has gone */
 /* Registers a stale region with the present daemon, at the same address with the same bytes (which the call copies:
  * no thread may write them meanwhile). Exports are made anew. Not for memory of edge_register_memfd. */
 EDGE_API int edge_region_renew(edge_region *region, int timeout_ms);
@@ -243,8 +247,7 @@ EDGE_API int edge_export_revoke(edge_export *export_, int timeout_ms);
 EDGE_API edge_region *edge_export_memory(const edge_export *export_);
 EDGE_API size_t edge_export_offset(const edge_export *export_);
 EDGE_API const char *edge_export_name(const edge_export *export_);
-/* Frees an export that was revoked. What is left is freed with its connection. */
-EDGE_API void edge_export_free(edge_export *export_);
+EDGE_API void edge_export_free(edge_export *export_); /* one that was revoked; others go with the connection */
 
 /* Waits until the peer exports memory under that name; of several, the newest. It belongs to the connection and is
  * freed with it, or by as many calls of edge_remote_free as of edge_import that returned it. */
@@ -316,8 +319,7 @@ EDGE_API int edge_request_stream(const edge_request *request, const void **data,
  * returns. */
 EDGE_API int edge_request_accept_stream(edge_request *request, edge_stream **stream);
 EDGE_API int edge_request_refuse(edge_request *request, const char *reason);
-/* Withdraws the service, refuses the requests that wait, and frees the listener. */
-EDGE_API void edge_listener_close(edge_listener *listener);
+EDGE_API void edge_listener_close(edge_listener *listener); /* withdraws the service, refuses what waits, and frees */
 
 /* As it was dialled until it has answered, then as it calls itself. Both are valid until the connection is freed. */
 EDGE_API const char *edge_conn_peer(const edge_conn *conn);
@@ -416,8 +418,7 @@ typedef struct edge_op {
 EDGE_API int edge_post(edge_conn *conn, const edge_work *work, edge_op *op);
 /* Starts n operations in order and wakes the daemon once. Returns how many, or why not even the first. */
 EDGE_API int edge_post_batch(edge_conn *conn, const edge_work *work, size_t n, edge_op *ops);
-/* Like edge_post, but waits for room. */
-EDGE_API int edge_post_wait(edge_conn *conn, const edge_work *work, edge_op *op, int timeout_ms);
+EDGE_API int edge_post_wait(edge_conn *conn, const edge_work *work, edge_op *op, int timeout_ms); /* waits for room */
 EDGE_API int edge_op_done(const edge_op *op);
 /* 0 for an operation that succeeded or is in flight, else what went wrong. A failure is remembered until 65,536 later
  * operations of the device have failed as well. */
@@ -467,8 +468,7 @@ EDGE_API int edge_remote_read(edge_remote *remote, void *p, size_t size, uint64_
  * The queue ends with the daemon; its buffers come back with EDGE_ERR_DAEMON_DOWN then. */
 EDGE_API int edge_queue_open(edge_device *dev, edge_queue **queue, int timeout_ms);
 EDGE_API int edge_queue_serve(edge_queue *queue, edge_conn *conn, int timeout_ms);
-/* Like edge_post of an EDGE_RECEIVE. */
-EDGE_API int edge_queue_post(edge_queue *queue, const edge_work *work, edge_op *op);
+EDGE_API int edge_queue_post(edge_queue *queue, const edge_work *work, edge_op *op); /* of an EDGE_RECEIVE */
 /* Gives a connection that is asked for a buffer, or has it take from a queue, before it is accepted: its first message
  * finds one. When the request is refused, or its peer gives up, the buffers come back with an error and no conn. They
  * need EDGE_FEATURE_EARLY. */

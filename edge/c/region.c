@@ -1,4 +1,5 @@
-/* Registered memory (ABI A7.3 to A7.5). Registrations go one after the other, since few may wait to be mapped. */
+/* Registered memory (ABI A7.3 to A7.5), and grants (A7.19). Registrations go one after the other, since few may wait to
+ * be mapped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -123,7 +124,9 @@ static void run_jobs(edge_device *d)
 	if (d->mem->job_runs || j == NULL)
 		return;
 	d->mem->job_runs = true;
-	struct abi_register m = { .size = j->region->size, .flags = j->memfd >= 0 ? ABI_OWN : 0 };
+	const edge_region *r = j->region;
+	struct abi_register m = { .size = r->size, .flags = r->kind == GRANTED ? ABI_HEAP : j->memfd >= 0 ? ABI_OWN : 0,
+		.address = r->kind == GRANTED ? (uintptr_t)r->bytes : 0 };
 	int err = control_send(d, &m, sizeof m, ABI_REGISTER, j->memfd, registered, NULL, 0);
 	if (err != 0)
 		job_over(d, err);
@@ -233,7 +236,9 @@ static void patient_done(edge_device *d, struct job *j, int err)
 static int wait_job(edge_device *d, edge_region *r, int memfd, int64_t until)
 {
 	int err = attach_current(d, until);
-	if (err == 0 && memfd >= 0 && !(d->features & EDGE_FEATURE_MEMORY))
+	if (err == 0 && r->kind == GRANTED)
+		err = check_feature(d, EDGE_FEATURE_HEAP, "grants");
+	else if (err == 0 && memfd >= 0 && !(d->features & EDGE_FEATURE_MEMORY))
 		err = fail(EDGE_ERR_VERSION, "this daemon takes no memory that clients made (feature MEMORY); "
 		           "upgrade it, or use edge_register");
 	struct patient *p = err == 0 ? calloc(1, sizeof *p) : NULL;
@@ -387,6 +392,42 @@ int edge_register_memfd(edge_device *d, int memfd, void *addr, size_t size, edge
 	return leave(d, register_own(d, CALLERS, memfd, addr, size, region, until));
 }
 
+/* By it the daemon reaches the memory of this process. */
+static int own_memory(void)
+{
+	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	return fd >= 0 ? fd : fail(EDGE_ERR_INVALID, "memory is granted by /proc/self/mem: %s", strerror(errno));
+}
+
+static int grant(edge_device *d, void *addr, size_t size, edge_region **region, int64_t until)
+{
+	int fd = own_memory();
+	if (fd < 0)
+		return fd;
+	edge_region *r = region_new(d, size, GRANTED);
+	if (r == NULL) {
+		close(fd);
+		return EDGE_ERR_NO_MEMORY;
+	}
+	r->bytes = addr;
+	int err = wait_job(d, r, fd, until);
+	if (err == 0) {
+		enlist(r);
+		*region = r;
+	}
+	return err;
+}
+
+int edge_grant(edge_device *d, void *addr, size_t size, edge_region **region, int timeout_ms)
+{
+	const uint64_t most = (uint64_t)1 << 46, top = (uint64_t)1 << 56;
+	int64_t until = deadline(timeout_ms);
+	if (size == 0 || size > most || (uintptr_t)addr > top - size)
+		return fail(EDGE_ERR_INVALID, "%zu bytes at %p; grant 1 to 2^46 of this process's addresses", size, addr);
+	enter(d);
+	return leave(d, grant(d, addr, size, region, until));
+}
+
 void *edge_region_bytes(const edge_region *r)
 {
 	return r->bytes;
@@ -436,6 +477,13 @@ int edge_region_renew(edge_region *r, int timeout_ms)
 	if (err == 0 && r->kind == ADOPTED) {
 		err = fd = take_over(r->bytes, r->mapped);
 		by->bytes = fd >= 0 ? r->bytes : NULL;
+		if (fd < 0)
+			free(by);
+		err = fd < 0 ? fd : 0;
+	}
+	if (err == 0 && r->kind == GRANTED) {
+		err = fd = own_memory();
+		by->bytes = r->bytes;
 		if (fd < 0)
 			free(by);
 		err = fd < 0 ? fd : 0;

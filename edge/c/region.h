@@ -20,7 +20,7 @@ struct memory {
 	bool job_runs;
 };
 
-enum region_kind { DAEMONS, ADOPTED, CALLERS };
+enum region_kind { DAEMONS, ADOPTED, CALLERS, GRANTED };
 
 struct edge_region {
 	edge_device *d;

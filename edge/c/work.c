@@ -48,6 +48,17 @@ static int check_inline(const edge_device *d, const edge_work *w)
 	return check_feature(d, EDGE_FEATURE_BYTES, "more than 24 bytes inline");
 }
 
+/* Of memory that is granted the daemon carries one range, to or from a connection's peer (A7.19). */
+static int check_granted(const edge_work *w)
+{
+	bool granted = w->npieces == 0 && w->local->kind == GRANTED;
+	for (uint32_t i = 0; i < w->npieces; i++)
+		granted |= w->pieces[i].region->kind == GRANTED;
+	if (!granted || ((w->kind == EDGE_WRITE || w->kind == EDGE_READ) && w->npieces <= 1))
+		return 0;
+	return fail(EDGE_ERR_INVALID, "memory of edge_grant is for reads and writes in one piece; use edge_register");
+}
+
 /* Checks the local memory of work that is no atomic, and says how many bytes it is. */
 static int check_local(const edge_device *d, const edge_work *w, size_t *n)
 {
@@ -56,9 +67,12 @@ static int check_local(const edge_device *d, const edge_work *w, size_t *n)
 		int err = check_pieces(d, w);
 		for (uint32_t i = 0; err == 0 && i < w->npieces; i++)
 			*n += w->pieces[i].size;
-		return err;
+		return err == 0 ? check_granted(w) : err;
 	}
-	return w->inline_size > 0 ? check_inline(d, w) : check_range(d, w->local, w->local_off, w->size);
+	if (w->inline_size > 0)
+		return check_inline(d, w);
+	int err = check_range(d, w->local, w->local_off, w->size);
+	return err == 0 ? check_granted(w) : err;
 }
 
 static int check_remote(const edge_conn *c, const edge_work *w, size_t n, int perm)

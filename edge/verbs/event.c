@@ -68,6 +68,14 @@ static bool signals_interrupt(void)
 	return false;
 }
 
+/* A thread that was cancelled while it waited. */
+static void left(void *inbox)
+{
+	lock();
+	((struct inbox *)inbox)->waiting--;
+	unlock();
+}
+
 static struct event *take(struct inbox *b, void (*taken)(struct event *e), const sigset_t *before)
 {
 	lock();
@@ -94,7 +102,10 @@ static struct event *take(struct inbox *b, void (*taken)(struct event *e), const
 		}
 		int fd = b->fd;
 		unlock();
-		bool cut = wait_for(fd, WAIT_MS) && signals_interrupt();
+		bool cut;
+		pthread_cleanup_push(left, b);
+		cut = wait_for(fd, WAIT_MS) && signals_interrupt();
+		pthread_cleanup_pop(0);
 		lock();
 		if (cut) {
 			b->waiting--;

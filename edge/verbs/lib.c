@@ -27,14 +27,30 @@ static int kick = -1; /* wakes it */
 static __thread const sigset_t *signals; /* that are blocked while this thread waits; NULL: as they are otherwise */
 static __thread int64_t alone_until; /* ns: nobody else wants the core that this thread polls on */
 
+static __thread struct { int depth, state; } cancels; /* state: as it was when the outermost call turned it off */
+
+void cancel_off(void)
+{
+	if (cancels.depth++ == 0)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels.state);
+}
+
+void cancel_on(void)
+{
+	if (--cancels.depth == 0)
+		pthread_setcancelstate(cancels.state, NULL);
+}
+
 void lock(void)
 {
+	cancel_off();
 	pthread_mutex_lock(&lib.mu);
 }
 
 void unlock(void)
 {
 	pthread_mutex_unlock(&lib.mu);
+	cancel_on();
 }
 
 static int64_t now_ns(void)
@@ -82,6 +98,7 @@ static void forked(void)
 	lib.watchers = NULL;
 	watching = helping = false;
 	kick = -1;
+	cancel_on(); /* fork_begins turned it off */
 }
 
 static void fork_begins(void)
@@ -167,11 +184,26 @@ void wait_signals(const sigset_t *blocked)
 	}
 }
 
-/* poll; true: until a signal came. */
-static bool wait_on(struct pollfd *p, nfds_t n, int ms)
+/* A thread that was cancelled while it slept in the device's descriptor. */
+static void leaves(void *leads)
+{
+	lock();
+	watching &= leads == NULL;
+	unlock();
+}
+
+/* poll; true: until a signal came. In calls that signals interrupt a thread may be cancelled as well. */
+static bool wait_on(struct pollfd *p, nfds_t n, int ms, bool leads)
 {
 	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
-	return ppoll(p, n, ms < 0 ? NULL : &t, signals) < 0 && errno == EINTR;
+	bool cut;
+	pthread_cleanup_push(leaves, leads ? &watching : NULL);
+	if (signals != NULL)
+		pthread_setcancelstate(cancels.state, NULL);
+	cut = ppoll(p, n, ms < 0 ? NULL : &t, signals) < 0 && errno == EINTR;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_cleanup_pop(0);
+	return cut;
 }
 
 /* Waits as the only one who sleeps in the device's descriptor. */
@@ -187,9 +219,9 @@ static bool lead(int fd, int ms)
 	} else if (!edge_device_arm(lib.dev))
 		ms = 0;
 	if (ms != 0)
-		cut = wait_on(p, 2, ms);
+		cut = wait_on(p, 2, ms, true);
 	else if (signals != NULL)
-		cut = wait_on(NULL, 0, 0); /* signals end the call also while there is always something */
+		cut = wait_on(NULL, 0, 0, true); /* signals end the call also while there is always something */
 	lock();
 	watching = false;
 	edge_device_poll(lib.dev);
@@ -201,14 +233,15 @@ static bool lead(int fd, int ms)
 
 bool wait_for(int fd, int ms)
 {
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	cancel_off();
 	lock();
 	bool leads = !watching;
 	watching = true;
 	unlock();
-	if (leads)
-		return lead(fd, ms);
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	return wait_on(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS);
+	bool cut = leads ? lead(fd, ms) : wait_on(&p, 1, ms < LOOK_MS && ms >= 0 ? ms : LOOK_MS, false);
+	cancel_on();
+	return cut;
 }
 
 /* After QUICK yields in a row that found nobody else on the core a program polls on without calls for ALONE_NS, and so
@@ -235,12 +268,14 @@ bool alone(void)
  * things as well. */
 void give_way(void)
 {
+	cancel_off();
 	lock();
 	bool leads = !watching && lib.dev != NULL;
 	watching |= leads;
 	unlock();
 	if (!leads) {
 		yield();
+		cancel_on();
 		return;
 	}
 	struct pollfd p = { .fd = edge_device_fd(lib.dev), .events = POLLIN };
@@ -257,6 +292,7 @@ void give_way(void)
 	watching = false;
 	progress();
 	unlock();
+	cancel_on();
 }
 
 /* The thread. While the program takes completions itself it looks now and then; else it sleeps until there is

@@ -41,6 +41,8 @@
 #define lib edge_verbs_lib
 #define lock edge_verbs_lock
 #define unlock edge_verbs_unlock
+#define cancel_off edge_verbs_cancel_off
+#define cancel_on edge_verbs_cancel_on
 #define lib_open edge_verbs_lib_open
 #define step edge_verbs_step
 #define wait_for edge_verbs_wait_for
@@ -103,9 +105,13 @@ static inline void polled(void) /* unlocked: a poll more or less is none */
 EXPORT int lib_open(void);       /* attaches; 0 or an error of libedge */
 EXPORT void lock(void);
 EXPORT void unlock(void);
+/* unlocked: this thread is not cancelled in between; lock and unlock do the same. They may be nested. */
+EXPORT void cancel_off(void);
+EXPORT void cancel_on(void);
 void progress(void);             /* takes the completions that there are */
 EXPORT void step(void);                 /* runs the watchers */
-/* unlocked: until fd is readable (-1: none), something happens, or ms are over; true: until a signal came */
+/* unlocked: until fd is readable (-1: none), something happens, or ms are over; true: until a signal came. Threads are
+ * cancelled in it where wait_signals has said what signals do. */
 EXPORT bool wait_for(int fd, int ms);
 /* unlocked: what this thread's wait_for has blocked from now on; NULL: what is blocked anyway */
 void wait_signals(const sigset_t *blocked);

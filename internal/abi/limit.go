@@ -47,7 +47,7 @@ var FeatureBits = [...]Bit{
 	{uint64(FeatureLocal), "LOCAL", "EDGE_FEATURE_LOCAL", "writes take flag bit 3 (A6.15)"},
 	{uint64(FeatureRedirect), "REDIRECT", "", "ops 9 and 10 (A6.16)"},
 	{uint64(FeatureEager), "EAGER", "EDGE_FEATURE_EAGER", "ops 11 to 14 (A6.17)"},
-	{uint64(FeatureHeap), "HEAP", "", "register takes the process's own memory, in place (A7.19)"},
+	{uint64(FeatureHeap), "HEAP", "EDGE_FEATURE_HEAP", "register takes the process's own memory, in place (A7.19)"},
 	{uint64(FeatureDomains), "DOMAINS", "EDGE_FEATURE_DOMAINS",
 		"memory for all connections of a domain, sends about writes (A7.20)"},
 	{uint64(FeatureScatter), "SCATTER", "EDGE_FEATURE_SCATTER", "op 8 before op 6: buffers in pieces (A6.14)"},

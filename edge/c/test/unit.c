@@ -66,6 +66,9 @@ static void structs(const char *file)
 	     .sq_entries = 1024, .cq_entries = 4096, .sqe_size = 64, .cqe_size = 32, .shard = 2, .node = STR("0102"),
 	     .name = STR("host") });
 	SAME("register", ABI_REGISTER, 2, 0, struct abi_register m = { .size = (uint64_t)1 << 40, .flags = ABI_OWN });
+	struct abi_register grant = { .h = { .kind = ABI_REGISTER, .id = 2 }, .size = (uint64_t)1 << 40, .flags = ABI_HEAP,
+		.address = 0xc000001000 };
+	same(file, "register", 1, &grant, sizeof grant, 4);
 	SAME("register reply", ABI_REGISTER, 2, 1,
 	     struct abi_register_reply m = { .size = (uint64_t)1 << 40, .region = 0x10001 });
 	SAME("mapped", ABI_MAPPED, 3, 0, struct abi_region m = { .region = 0x10001 });

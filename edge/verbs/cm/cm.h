@@ -46,7 +46,7 @@ struct id {
 	bool alone;             /* has no channel of the program's: calls wait */
 	bool chosen;            /* the port is ours to choose */
 	char node[65];          /* of the peer, as it is dialled */
-	edge_listener *listener;
+	edge_listener *listener; /* NULL in LISTENING: its twin has it */
 	edge_request *request;  /* to be answered */
 	edge_conn *conn;        /* dialled */
 	bool lent;              /* and it is that of a queue pair, which frees it */
@@ -66,6 +66,9 @@ struct cm_event {
 };
 
 struct cm_channel { struct rdma_event_channel channel; struct inbox inbox; };
+
+/* id.c: who listens at the same port for the other family of addresses: a service is of both. */
+struct id *twin(const struct id *v);
 
 /* event.c */
 void tell(struct id *about, struct id *listen, enum rdma_cm_event_type type, int status, const struct greeting *g);

@@ -68,6 +68,9 @@ EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 		service_of(service, v, &id->route.addr.src_addr);
 		err = edge_listen(lib.dev, service, &v->listener, ASK_MS);
 	}
+	const struct id *other = err == EDGE_ERR_EXISTS ? twin(v) : NULL;
+	if (other != NULL && twin(other) == NULL)
+		err = 0;
 	if (err == 0)
 		v->standing = LISTENING;
 	unlock();
@@ -311,7 +314,7 @@ bool cm_look(void)
 		edge_request *r;
 		switch (v->standing) {
 		case LISTENING:
-			while (edge_listener_next(v->listener, &r, 0) == 0)
+			while (v->listener != NULL && edge_listener_next(v->listener, &r, 0) == 0)
 				asked(v, r);
 			break;
 		case CALLING:

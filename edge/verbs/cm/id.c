@@ -94,10 +94,26 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 	return 0;
 }
 
+struct id *twin(const struct id *v)
+{
+	const struct sockaddr *a = &v->id.route.addr.src_addr;
+	struct id *o = ids;
+	for (; o != NULL; o = o->next) {
+		const struct sockaddr *b = &o->id.route.addr.src_addr;
+		if (o != v && o->standing == LISTENING && IS_UD(o) == IS_UD(v) && port_of(a) == port_of(b) &&
+		    a->sa_family != b->sa_family)
+			break;
+	}
+	return o;
+}
+
 /* Ends what the identifier stands for; its queue pair stays the program's. */
 static void end(struct id *v)
 {
-	if (v->listener != NULL)
+	struct id *other = v->listener != NULL ? twin(v) : NULL;
+	if (other != NULL)
+		other->listener = v->listener;
+	else if (v->listener != NULL)
 		edge_listener_close(v->listener);
 	if (v->request != NULL)
 		edge_request_refuse(v->request, "");

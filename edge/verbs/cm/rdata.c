@@ -28,6 +28,7 @@ static ssize_t ends(ssize_t n)
 
 EXPORT ssize_t rrecv(int fd, void *p, size_t size, int flags)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	edge_stream *t = s != NULL ? rs_stream(s, waits(s, flags) != 0) : NULL;
 	if (t == NULL)
@@ -50,6 +51,7 @@ EXPORT ssize_t rrecv(int fd, void *p, size_t size, int flags)
 
 EXPORT ssize_t rsend(int fd, const void *p, size_t size, int flags)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	edge_stream *t = s != NULL ? rs_stream(s, waits(s, flags) != 0) : NULL;
 	if (t == NULL)
@@ -163,6 +165,7 @@ static int look(struct pollfd *fds, nfds_t n, bool *others)
 /* The thread of the library steps back while lib.polls counts on, so this one is told at once of what happens. */
 EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 {
+	UNCANCELLED;
 	enum { OTHERS_MS = 1, REST_MS = 5 }; /* another thread may have taken what this one waits for */
 	int64_t until = now_ms() + timeout;
 	for (;;) {

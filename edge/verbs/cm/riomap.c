@@ -179,6 +179,7 @@ static int give(struct rs *s, struct map *m, uint64_t offset)
 
 EXPORT off_t riomap(int fd, void *at, size_t size, int prot, int flags, off_t offset)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	if (s == NULL || rs_stream(s, true) == NULL)
 		return -1;
@@ -220,6 +221,7 @@ static bool take_back(struct map *m)
 
 EXPORT int riounmap(int fd, void *at, size_t size)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	if (s == NULL)
 		return -1;
@@ -362,6 +364,7 @@ static void wait_announced(struct rio *io)
 
 EXPORT size_t riowrite(int fd, const void *p, size_t size, off_t offset, int flags)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	int wait_ms = s != NULL && !s->nonblock && !(flags & MSG_DONTWAIT) ? EDGE_FOREVER : 0;
 	struct rio *io = s != NULL && rs_stream(s, wait_ms != 0) != NULL ? of(s) : NULL;

@@ -33,4 +33,19 @@ void rio_offer(struct rs *s);            /* the socket is connected */
 bool rio_full(struct rs *s);             /* riowrite has no room now */
 void rio_free(struct rs *s);
 
+/* Threads are not cancelled in the rest of a function, which waits in libedge, with locks of this library. */
+static inline int cancel_later(void)
+{
+	cancel_off();
+	return 0;
+}
+
+static inline void cancel_now(const int *later)
+{
+	(void)later;
+	cancel_on();
+}
+
+#define UNCANCELLED __attribute__((cleanup(cancel_now), unused)) const int later_ = cancel_later()
+
 #endif

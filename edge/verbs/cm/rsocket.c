@@ -128,6 +128,7 @@ EXPORT int rbind(int fd, const struct sockaddr *a, socklen_t size)
 
 EXPORT int rlisten(int fd, int backlog)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	char service[32];
 	if (s == NULL)
@@ -204,6 +205,7 @@ static int next_stream(int fd, edge_stream **stream, struct sockaddr_storage *ou
 
 EXPORT int raccept(int fd, struct sockaddr *a, socklen_t *size)
 {
+	UNCANCELLED;
 	struct rs *s;
 	edge_stream *stream;
 	struct sockaddr_storage ours;
@@ -228,6 +230,7 @@ EXPORT int raccept(int fd, struct sockaddr *a, socklen_t *size)
 
 EXPORT int rconnect(int fd, const struct sockaddr *a, socklen_t size)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	char node[65], service[32];
 	if (s == NULL)
@@ -291,6 +294,7 @@ short rs_events(struct rs *s, short wanted)
 
 EXPORT int rshutdown(int fd, int how)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	if (s == NULL)
 		return -1;
@@ -302,6 +306,7 @@ EXPORT int rshutdown(int fd, int how)
 
 EXPORT int rclose(int fd)
 {
+	UNCANCELLED;
 	lock();
 	struct rs *s = rs_find(fd);
 	bool last = s != NULL && s->users == 0;

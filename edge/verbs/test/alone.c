@@ -1,10 +1,13 @@
 /*
  * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, deep, events, signals,
- * gone, polls, late. Each is described at its function.
+ * cancel, gone, polls, late. Each is described at its function.
  */
+#include <dlfcn.h>
 #include <linux/seccomp.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -265,9 +268,11 @@ static int events(void)
 	return 0;
 }
 
-static void nothing(int number)
+static _Atomic int handled;
+static void counts(int number)
 {
 	(void)number;
+	handled++;
 }
 
 /* A signal ends the wait for an event, as it ends a read. */
@@ -283,10 +288,103 @@ int fcntl(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, arg);
 }
 
+/* The library's sleep: which thread of the program is in it, and whether one that it gave the device's descriptor. */
+static _Atomic int sleeper, watcher;
+int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *signals)
+{
+	if (n > 0)
+		atomic_store(n == 2 ? &watcher : &sleeper, (int)syscall(SYS_gettid));
+	int (*next)(struct pollfd *, nfds_t, const void *, const void *) = dlsym(RTLD_NEXT, "ppoll");
+	return next(p, n, t, signals);
+}
+
+struct waiting { struct ibv_comp_channel *channel; _Atomic int tid; int got, err; bool blocks; };
+
+static void *waits(void *arg)
+{
+	struct waiting *w = arg;
+	struct ibv_cq *cq;
+	void *context;
+	sigset_t one = { 0 };
+	sigaddset(&one, SIGUSR1);
+	if (w->blocks)
+		pthread_sigmask(SIG_BLOCK, &one, NULL);
+	pthread_kill(pthread_self(), SIGUSR1);
+	w->tid = (int)syscall(SYS_gettid);
+	w->got = ibv_get_cq_event(w->channel, &cq, &context);
+	w->err = errno;
+	if (w->got == 0)
+		ibv_ack_cq_events(cq, 1);
+	sigpending(&one);
+	w->blocks = sigismember(&one, SIGUSR1);
+	return NULL;
+}
+
+/* Starts a thread that waits for an event, and sleeps when this returns. With a completion queue it does so in the
+ * device's descriptor, which the library's thread leaves to others while the program polls. */
+static pthread_t asleep(struct waiting *w, struct ibv_cq *polled)
+{
+	pthread_t t;
+	struct ibv_wc c;
+	sleeper = watcher = 0;
+	CHECK(pthread_create(&t, NULL, waits, w) == 0, "no thread");
+	for (int64_t until = now() + 60; w->tid == 0 || (watcher != w->tid && (polled != NULL || sleeper != w->tid));) {
+		CHECK(now() < until, "no thread sleeps");
+		if (polled != NULL)
+			CHECK(ibv_poll_cq(polled, 1, &c) == 0, "a completion");
+		sched_yield();
+	}
+	return t;
+}
+
+/* Has a completion queue that is armed get an entry. */
+static void complete(struct end *e)
+{
+	struct ibv_sge g = { .addr = (uintptr_t)e->memory, .length = 8, .lkey = e->mr->lkey };
+	struct ibv_send_wr w = { .sg_list = &g, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uintptr_t)e->memory, .rkey = e->mr->rkey } }, *bad;
+	CHECK(ibv_post_send(e->qp, &w, &bad) == 0, "write");
+}
+
+/* A queue pair that is its own peer, whose completions a channel tells of. */
+static void open_own(struct end *e, struct ibv_comp_channel **channel)
+{
+	CHECK(open_end(e), "no device");
+	*channel = ibv_create_comp_channel(e->context);
+	ibv_destroy_cq(e->cq);
+	e->cq = ibv_create_cq(e->context, 16, NULL, *channel, 0);
+	struct ibv_qp_init_attr init = { .send_cq = e->cq, .recv_cq = e->cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 } };
+	CHECK(e->cq != NULL && (e->qp = ibv_create_qp(e->pd, &init)) != NULL, "no queue pair");
+	be_own_peer(e);
+}
+
+/* A signal whose handler ran before the call, or which the thread blocks, does not end the wait. */
+static void signals_before(void)
+{
+	struct end e = { 0 };
+	struct ibv_comp_channel *channel;
+	struct ibv_wc c;
+	open_own(&e, &channel);
+	for (int blocks = 0; blocks < 2; blocks++) {
+		struct waiting w = { .channel = channel, .blocks = blocks };
+		handled = 0;
+		CHECK(ibv_req_notify_cq(e.cq, 0) == 0, "ibv_req_notify_cq");
+		pthread_t t = asleep(&w, NULL);
+		complete(&e);
+		CHECK(pthread_join(t, NULL) == 0 && w.got == 0, "a signal before the call ends it: %s", strerror(w.err));
+		CHECK(handled == 1 - blocks && w.blocks == blocks, "%d signals are handled", handled);
+		CHECK(ibv_poll_cq(e.cq, 1, &c) == 1 && c.status == IBV_WC_SUCCESS, "no completion");
+	}
+	CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
+	close_end(&e);
+	CHECK(ibv_destroy_comp_channel(channel) == 0, "ibv_destroy_comp_channel");
+}
+
 static int signals(void)
 {
 	struct end e = { 0 };
-	struct sigaction on = { .sa_handler = nothing };
+	struct sigaction on = { .sa_handler = counts };
 	struct itimerval often = { .it_interval = { .tv_usec = 50000 }, .it_value = { .tv_usec = 50000 } }, never = { 0 };
 	CHECK(open_end(&e), "no device");
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(e.context);
@@ -300,7 +398,65 @@ static int signals(void)
 	CHECK(ibv_get_cq_event(channel, &cq, &context) != 0 && errno == EINTR && !raises, "%s", strerror(errno));
 	CHECK(ibv_destroy_comp_channel(channel) == 0, "ibv_destroy_comp_channel");
 	close_end(&e);
+	signals_before();
 	puts("signals: ok");
+	return 0;
+}
+
+static _Atomic bool cancels;
+/* In the library's call of write its thread is cancelled: libc's own is a point of cancellation. */
+ssize_t write(int fd, const void *p, size_t n)
+{
+	if (atomic_exchange(&cancels, false)) {
+		pthread_cancel(pthread_self());
+		pthread_testcancel();
+	}
+	return syscall(SYS_write, fd, p, n);
+}
+
+static void *arms(void *cq)
+{
+	cancels = true;
+	ibv_req_notify_cq(cq, 0); /* wakes the library's thread, with the lock */
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread that is cancelled in a call leaves no lock, and what it watched to others. */
+static int cancel(void)
+{
+	enum { WATCHING = 2, FIRST = 20, ROUNDS = 80, LEAST = ROUNDS * 32 }; /* bytes */
+	struct end e = { 0 };
+	struct ibv_comp_channel *channel;
+	struct sigaction on = { .sa_handler = counts };
+	struct ibv_cq *cq;
+	struct ibv_wc c;
+	void *said, *context;
+	long before = 0, after;
+	pthread_t t;
+	open_own(&e, &channel);
+	CHECK(sigaction(SIGUSR1, &on, NULL) == 0, "no handler");
+	for (int i = -WATCHING; i < FIRST + ROUNDS; i++) {
+		struct waiting w = { .channel = ibv_create_comp_channel(e.context) };
+		t = asleep(&w, i < 0 ? e.cq : NULL);
+		CHECK(pthread_cancel(t) == 0 && pthread_join(t, &said) == 0 && said == PTHREAD_CANCELED,
+		      "a thread that waits is not cancelled");
+		CHECK(ibv_destroy_comp_channel(w.channel) == 0, "ibv_destroy_comp_channel");
+		for (int64_t until = now() + 60; watcher == w.tid; sched_yield())
+			CHECK(now() < until, "nobody watches the daemon any more");
+		before = i == FIRST ? (long)mallinfo2().uordblks : before;
+	}
+	after = (long)mallinfo2().uordblks - before;
+	CHECK(after < LEAST, "%ld bytes more after %d cancellations", after, ROUNDS);
+	CHECK(pthread_create(&t, NULL, arms, e.cq) == 0 && pthread_join(t, &said) == 0 && said == PTHREAD_CANCELED &&
+	      !cancels, "a thread that holds the lock is not cancelled later");
+	complete(&e);
+	CHECK(ibv_get_cq_event(channel, &cq, &context) == 0 && cq == e.cq && ibv_poll_cq(cq, 1, &c) == 1, "no event");
+	ibv_ack_cq_events(cq, 1);
+	CHECK(ibv_destroy_qp(e.qp) == 0, "ibv_destroy_qp");
+	close_end(&e);
+	CHECK(ibv_destroy_comp_channel(channel) == 0, "ibv_destroy_comp_channel");
+	puts("cancel: ok");
 	return 0;
 }
 
@@ -432,12 +588,13 @@ static int late(void)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "memory", memory },
-		{ "itself", itself }, { "deep", deep }, { "events", events }, { "signals", signals }, { "gone", gone },
+		{ "itself", itself }, { "deep", deep }, { "events", events }, { "signals", signals },
+		{ "cancel", cancel }, { "gone", gone },
 		{ "polls", polls }, { "late", late } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].run();
-	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | gone | polls | late\n");
+	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | cancel | gone | polls | late\n");
 	return 2;
 }

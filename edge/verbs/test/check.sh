@@ -177,13 +177,13 @@ wait $callers || fail "stranger call"
 wait $server || fail "stranger take"
 echo "datagrams of strangers: ok"
 
-for test in fork memory itself deep events signals gone polls; do
+for test in fork memory itself deep events signals cancel gone polls; do
 	A timeout 150 "$OUT/alone" $test || fail "alone $test"
 done
 # What the library cannot free, since the daemon may name it, leaks.
 EDGE_SOCKET=$LAB_DIR/a.sock a env ASAN_OPTIONS=handle_segv=0:detect_leaks=0 timeout 60 "$OUT/asan/edge-verbs" \
 	"$OUT/asan/alone" late || fail "alone late"
-for test in fork close map remap leave lie table; do
+for test in fork close map share remap leave lie table both; do
 	A timeout 150 "$OUT/sockets" $test 10.78.0.1 || fail "sockets $test"
 done
 fault no_fault 0

@@ -1,6 +1,6 @@
 /*
- * sockets TEST ADDRESS: what one program shows of rsockets at an address of its own host: fork, close, map, remap,
- * leave, lie, table. Each is described at its function.
+ * sockets TEST ADDRESS: what one program shows of rsockets at an address of its own host: fork, close, map, share,
+ * remap, leave, lie, table, both. Each is described at its function.
  */
 #include <malloc.h>
 #include <poll.h>
@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <rdma/rdma_cma.h>
 #include <rdma/rsocket.h>
 
 #include "edge.h"
@@ -164,6 +165,42 @@ static int maps(void)
 	return 0;
 }
 
+/* A child of fork has a copy of what its parent mapped for a peer, and no way to it; the peer goes on with the
+ * parent. */
+static int shares(void)
+{
+	enum { SIZE = 300000 };
+	int listener = listens(), pair[2], go[2], status;
+	connected(listener, pair);
+	char *to = malloc(SIZE), *bytes = malloc(SIZE), byte;
+	memset(to, 'a', SIZE);
+	CHECK(riomap(pair[1], to, SIZE, PROT_WRITE, 0, 0) == 0 && pipe(go) == 0, "riomap: %s", strerror(errno));
+	passes(pair[1], pair[0]);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(go[1]);
+		if (!is_all(to, SIZE, 'a'))
+			_exit(2);
+		if (riowrite(pair[0], to, 1, 0, 0) != (size_t)-1 || errno != EBADF ||
+		    riomap(pair[1], to, SIZE, PROT_WRITE, 0, 0) != -1 || errno != EBADF ||
+		    riounmap(pair[1], to, SIZE) != -1 || errno != EBADF)
+			_exit(3);
+		memset(to, 'c', SIZE / 2);
+		_exit(read(go[0], &byte, 1) != 0 || !is_all(to, SIZE / 2, 'c') || !is_all(to + SIZE / 2, SIZE - SIZE / 2, 'a'));
+	}
+	memset(bytes, 'b', SIZE);
+	CHECK(riowrite(pair[0], bytes, SIZE, 0, 0) == SIZE, "riowrite: %s", strerror(errno));
+	passes(pair[0], pair[1]);
+	CHECK(close(go[1]) == 0 && waitpid(pid, &status, 0) == pid && status == 0, "the child: %#x", status);
+	CHECK(is_all(to, SIZE, 'b'), "the child's writes are seen");
+	CHECK(riounmap(pair[1], to, SIZE) == 0 && is_all(to, SIZE, 'b'), "riounmap: %s", strerror(errno));
+	CHECK(rclose(pair[0]) == 0 && rclose(pair[1]) == 0 && rclose(listener) == 0, "rclose");
+	free(to);
+	free(bytes);
+	puts("share: ok");
+	return 0;
+}
+
 /* Memory that is mapped again and again costs no more than once. */
 static int remaps(void)
 {
@@ -311,15 +348,47 @@ static int tables(void)
 	return 0;
 }
 
+/* Listens by librdmacm: 0 or an errno. */
+static int cm_listens(struct rdma_event_channel *channel, struct rdma_cm_id **id, int family)
+{
+	struct sockaddr_in6 any = { .sin6_family = (sa_family_t)family, .sin6_port = htons(PORT) };
+	CHECK(rdma_create_id(channel, id, NULL, RDMA_PS_TCP) == 0 && rdma_bind_addr(*id, (struct sockaddr *)&any) == 0,
+	      "rdma_bind_addr: %s", strerror(errno));
+	return rdma_listen(*id, 1) == 0 ? 0 : errno;
+}
+
+/* A port is listened at for IPv4 and for IPv6, once each, until both end. */
+static int both(void)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id[2], *other;
+	for (int first = 0; first < 2; first++) {
+		CHECK(channel != NULL && cm_listens(channel, &id[0], AF_INET6) == 0 &&
+		      cm_listens(channel, &id[1], AF_INET) == 0, "not for both: %s", strerror(errno));
+		CHECK(cm_listens(channel, &other, AF_INET) == EADDRINUSE && rdma_destroy_id(other) == 0, "twice for one");
+		CHECK(rdma_destroy_id(id[first]) == 0, "rdma_destroy_id");
+		int said = cm_listens(channel, &other, first == 0 ? AF_INET : AF_INET6);
+		CHECK(said == EADDRINUSE && rdma_destroy_id(other) == 0, "the other has ended as well: %s", strerror(said));
+		CHECK(rdma_destroy_id(id[1 - first]) == 0, "rdma_destroy_id");
+	}
+	int said = cm_listens(channel, &other, AF_INET);
+	CHECK(said == 0 && rdma_destroy_id(other) == 0, "both have ended, and the port is taken: %s", strerror(said));
+	rdma_destroy_event_channel(channel);
+	puts("both: ok");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "close", closes },
-		{ "map", maps }, { "remap", remaps }, { "leave", leave }, { "lie", lies }, { "table", tables } };
+		{ "map", maps }, { "share", shares }, { "remap", remaps }, { "leave", leave },
+		{ "lie", lies }, { "table", tables },
+		{ "both", both } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	at.sin_port = htons(PORT);
 	for (size_t i = 0; argc == 3 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1)
 			return tests[i].run();
-	fprintf(stderr, "usage: sockets fork | close | map | remap | leave | lie | table ADDRESS\n");
+	fprintf(stderr, "usage: sockets fork | close | map | share | remap | leave | lie | table | both ADDRESS\n");
 	return 2;
 }
