@@ -135,13 +135,13 @@ func (r *raw) trip() {
 
 // alternate returns the medians of two things that are done in turn, in microseconds.
 func alternate(rounds int, a, b func(round int) time.Duration) (x, y float64) {
-	m := inTurn(rounds, 1, a, b)
-	return m[0], m[1]
+	times := inTurn(rounds, 1, a, b)
+	return median(times[0]), median(times[1])
 }
 
-// inTurn is alternate for any number of things, each of which is done so many times before it is the turn of the next.
-func inTurn(rounds, each int, things ...func(round int) time.Duration) (medians []float64) {
-	times := make([][]time.Duration, len(things))
+// inTurn does any number of things, each so many times before it is the turn of the next, and returns their times.
+func inTurn(rounds, each int, things ...func(round int) time.Duration) (times [][]time.Duration) {
+	times = make([][]time.Duration, len(things))
 	for from := 0; from < rounds; from += each {
 		for i, do := range things {
 			for round := from; round < min(from+each, rounds); round++ {
@@ -149,10 +149,15 @@ func inTurn(rounds, each int, things ...func(round int) time.Duration) (medians 
 			}
 		}
 	}
-	for _, list := range times {
-		medians = append(medians, median(list))
+	return times
+}
+
+// begins are the first few of the times of each turn.
+func begins(times []time.Duration, each, few int) (list []time.Duration) {
+	for turn := range slices.Chunk(times, each) {
+		list = append(list, turn[:min(few, len(turn))]...)
 	}
-	return medians
+	return list
 }
 
 // median is in microseconds.
@@ -167,8 +172,9 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// fetchStale has rank 0 write pages, and returns how long rank 1 takes to fetch them.
-func fetchStale(m *dsm.Memory, a dsm.Array[byte], pages int) func(round int) time.Duration {
+// behindWrite has rank 0 write pages, and returns how long rank 1 takes for f behind the barrier. What is compared has
+// the same place: the barrier also gives rank 0 something to do, on the core of the daemon that is to answer.
+func behindWrite(m *dsm.Memory, a dsm.Array[byte], pages int, f func()) func(round int) time.Duration {
 	return func(round int) (d time.Duration) {
 		if m.Rank() == 0 {
 			for p := range pages {
@@ -177,23 +183,22 @@ func fetchStale(m *dsm.Memory, a dsm.Array[byte], pages int) func(round int) tim
 		}
 		m.Barrier()
 		if m.Rank() == 1 {
-			d = timed(func() { a.Read(0, pages*page) })
+			d = timed(f)
 		}
 		m.Barrier()
 		return d
 	}
 }
 
+// fetchStale is how long rank 1 takes to fetch pages that rank 0 has written.
+func fetchStale(m *dsm.Memory, a dsm.Array[byte], pages int) func(round int) time.Duration {
+	return behindWrite(m, a, pages, func() { a.Read(0, pages*page) })
+}
+
 // fetches compares the fetch of stale pages with reads of as many bytes.
 func fetches(rounds int, m *dsm.Memory, r *raw, a dsm.Array[byte]) (steps []Step) {
 	for _, pages := range []int{1, costPages} {
-		base := func(int) (d time.Duration) {
-			if r != nil {
-				d = timed(func() { r.read(pages * page) })
-			}
-			m.Barrier()
-			return d
-		}
+		base := behindWrite(m, a, pages, func() { r.read(pages * page) }) // the pages stay stale
 		x, y := alternate(rounds, fetchStale(m, a, pages), base)
 		s := Step{What: "fetch of a page", Time: x, Beside: "read of 4 KiB", Base: y, Goal: 1.2}
 		if pages > 1 {

@@ -81,7 +81,7 @@ func TestInLab(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if shown != 2*len(Kernels) || res.Cuts == 0 || len(res.Steps) != 12 {
+	if shown != 2*len(Kernels) || res.Cuts == 0 || len(res.Steps) != 14 {
 		t.Errorf("shown %d times, %d cuts, %d steps", shown, res.Cuts, len(res.Steps))
 	}
 	if len(res.Kills) != 2 {

@@ -172,3 +172,18 @@ func TestKernels(t *testing.T) {
 		})
 	}
 }
+
+// What is compared in turns is done so many times each. The first few of every turn are found, of a short last one too.
+func TestTurns(t *testing.T) {
+	order := ""
+	do := func(name string, step time.Duration) func(int) time.Duration {
+		return func(round int) time.Duration { order += name; return step * time.Duration(round) }
+	}
+	times := inTurn(7, 3, do("a", 1), do("b", 10))
+	if order != "aaabbbaaabbbab" {
+		t.Errorf("done in the order %s", order)
+	}
+	if got := begins(times[1], 3, 2); !slices.Equal(got, []time.Duration{0, 10, 30, 40, 60}) {
+		t.Errorf("turns begin with %v", got)
+	}
+}
