@@ -39,14 +39,9 @@ func openOne(open func(config.Link, linkdrv.Options) (linkdrv.Driver, error)) op
 	}
 }
 
-// leastProcs is how many goroutines must be able to run at once besides the shards' threads, whatever the number of
-// cores: those poll without letting go, and on a single P everything else in the process would wait for the runtime to
-// preempt them, which takes it up to 10 ms.
-const leastProcs = 3
-
 // startShards starts the shards' threads and what serves them.
 func (d *Daemon) startShards(ctx context.Context) (done chan struct{}) {
-	if least := leastProcs + len(d.shards)*(1+d.cfg.Receivers); runtime.GOMAXPROCS(0) < least {
+	if least := shard.OtherProcs + len(d.shards)*(1+d.cfg.Receivers); runtime.GOMAXPROCS(0) < least {
 		runtime.GOMAXPROCS(least)
 	}
 	done = make(chan struct{})

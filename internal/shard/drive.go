@@ -78,7 +78,7 @@ func (s *Shard) DriverSleep(fd int) {
 	if ready {
 		return
 	}
-	s.sleep(b)
+	s.sleep(b, 0)
 	s.runner.driverSleeps.Store(false)
 	s.runner.lease.Store(int64(mono.Now().Add(driverLease)))
 }

@@ -149,6 +149,8 @@ func (s *Shard) Release() { s.runner.token.Store(0) }
 // sleeping thread.
 func (s *Shard) run() {
 	s.handshaker.start()
+	mayNap := s.mayNap()
+	defer nappers.Add(-1)
 	for !s.stopping.Load() {
 		if !s.Hold() {
 			s.leaveToDrivers()
@@ -160,13 +162,17 @@ func (s *Shard) run() {
 			continue
 		}
 		sleep := s.work()
+		naps := 0
+		if w := &s.idle.wait; sleep && mayNap {
+			naps = int((keepTime - w.asleep.Sub(w.lastWork)) / napTime)
+		}
 		s.runner.threadSleeps.Store(sleep)
 		s.Release()
 		if sleep {
 			if s.idle.wait.turn.Due(s.idle.wait.asleep) {
 				runtime.Gosched()
 			}
-			if s.sleep(&s.idle.threadSet) {
+			if s.sleep(&s.idle.threadSet, naps) {
 				s.idle.wait.spin.Slept(mono.Now().Sub(s.idle.wait.asleep))
 			}
 			s.runner.threadSleeps.Store(false)

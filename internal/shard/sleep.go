@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"multiedge/internal/mono"
@@ -26,6 +28,30 @@ const (
 	deafSleep  = 200 * time.Microsecond // while a driver without a descriptor is open, or a link is lent
 	reapSleep  = 10 * time.Millisecond  // while memory of a dead client is still in use
 )
+
+// How a daemon's thread sleeps for keepTime after work: in naps of which the runtime is not told, so that it goes on as
+// if the thread worked. Otherwise the runtime's monitor, which sleeps when all do, begins anew with pauses of 20 us
+// once the thread is woken, and takes the core from it and its clients every 100 us for 5 ms: an operation takes up to
+// three times its time for as long (docs/DSM.md, "After a pause").
+const (
+	keepTime = 100 * time.Millisecond
+	napTime  = 9 * time.Millisecond
+)
+
+// nappers are the threads of this process that nap. Each keeps a processor of the runtime (a P) meanwhile; OtherProcs
+// are left.
+var nappers atomic.Int32
+
+// OtherProcs is how many goroutines of a daemon must be able to run at once besides the shards' threads, whatever the
+// number of cores: those poll without letting go, and on a single P everything else in the process would wait for the
+// runtime to preempt them, which takes it up to 10 ms.
+const OtherProcs = 3
+
+// mayNap takes a place among nappers, which ends with the thread. In an embedded daemon all processors are the
+// program's.
+func (s *Shard) mayNap() bool {
+	return int(nappers.Add(1)) <= runtime.GOMAXPROCS(0)-OtherProcs && !s.garbage.embedded
+}
 
 // pollSet is the set of descriptors that a thread polls while it sleeps for the shard: the shard's thread has one, and
 // the drivers of an embedded shard.
@@ -88,8 +114,17 @@ func (s *Shard) prepareSleep(now mono.Time, b *pollSet) bool {
 
 // sleep blocks until something happens, and reports whether it was more than the time. The token is not held: only the
 // set is used.
-func (s *Shard) sleep(b *pollSet) (woken bool) {
-	n, _ := unix.Poll(b.set, -1) // after EINTR too: look around
+func (s *Shard) sleep(b *pollSet, naps int) (woken bool) {
+	n := 0 // -1 after a signal: look around
+	for ; n == 0 && naps > 0; naps-- {
+		n = pollUntold(b.set, napTime)
+	}
+	switch {
+	case n < 0:
+		runtime.Gosched() // the signal asks the thread to stop, for a collection or another goroutine
+	case n == 0:
+		n, _ = unix.Poll(b.set, -1)
+	}
 	s.box.asleep.Store(false)
 	if b.set[0].Revents != 0 {
 		b.looks++
