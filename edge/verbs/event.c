@@ -222,8 +222,10 @@ EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 
 void async_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed, unsigned told)
 {
+	cancel_off(); /* one that ended in the wait would leave the mutex locked */
 	pthread_mutex_lock(mutex);
 	while (*completed != told)
 		pthread_cond_wait(cond, mutex);
 	pthread_mutex_unlock(mutex);
+	cancel_on();
 }

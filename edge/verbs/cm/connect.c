@@ -229,6 +229,13 @@ static void asked(struct id *l, edge_request *r)
 	size_t n;
 	const void *data = edge_request_data(r, &n);
 	struct greeting g;
+	bool greets = heed(&g, data, n);
+	struct sockaddr_storage from = { 0 };
+	if (greets)
+		read_ip((struct sockaddr *)&from, g.ip, g.port);
+	struct id *other = greets ? twin(l) : NULL;
+	if (other != NULL && other->id.route.addr.src_addr.sa_family == from.ss_family)
+		l = other; /* which listens for that family at the same port */
 	int waiting = 0;
 	for (const struct id *o = ids; o != NULL; o = o->next)
 		waiting += o->from == l;
@@ -236,7 +243,7 @@ static void asked(struct id *l, edge_request *r)
 		edge_request_refuse(r, "too many requests wait at the listener");
 		return;
 	}
-	struct id *v = heed(&g, data, n) ? id_make(l->id.channel, l->id.context, l->id.ps) : NULL;
+	struct id *v = greets ? id_make(l->id.channel, l->id.context, l->id.ps) : NULL;
 	if (v == NULL) {
 		edge_request_refuse(r, "not of a connection manager");
 		return;

@@ -355,6 +355,7 @@ EXPORT int rsetsockopt(int fd, int level, int name, const void *value, socklen_t
 
 EXPORT int rgetsockopt(int fd, int level, int name, void *value, socklen_t *size)
 {
+	UNCANCELLED;
 	struct rs *s = rs_find(fd);
 	int is = 0;
 	if (s == NULL)
