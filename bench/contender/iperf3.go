@@ -61,7 +61,7 @@ func (c Iperf3) Run(ctx context.Context, j *Job) *report.Row {
 		x.client = append(x.client, "--bidir")
 	}
 	if j.Warmup > 0 {
-		x.client = append(x.client, "-O", "1") // whole seconds only
+		x.client = append(x.client, "-O", fmt.Sprint(max(1, int(j.Warmup.Seconds()+0.5)))) // whole seconds only
 	}
 	text, _ := x.run(ctx, j)
 	return kit.Get(c.parse(row, text))

@@ -256,7 +256,7 @@ int edge_device_drain(edge_device *d, int timeout_ms)
 static bool none_listed(void *arg)
 {
 	for (const edge_conn *c = ((edge_device *)arg)->conns->all; c != NULL; c = c->next)
-		if (c->end.listed)
+		if (c->end.listed && c->state == ENDED) /* to one who asks meanwhile nothing is exported */
 			return false;
 	return true;
 }

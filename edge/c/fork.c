@@ -44,6 +44,11 @@ static void in_child(void)
 		if (d->ctl->fd >= 0)
 			close(d->ctl->fd);
 		d->ctl->fd = -1;
+		for (struct job *j = d->mem->jobs; j != NULL; j = j->next)
+			if (j->memfd >= 0) {
+				close(j->memfd);
+				j->memfd = -1;
+			}
 		words_forked(d);
 		wait_close(d);
 		pthread_mutex_unlock(&d->mu);

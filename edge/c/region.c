@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -296,6 +297,9 @@ static int check_pages(const void *addr, size_t size)
 /* Makes a sealed memfd and maps it. Returns it, or an error: nothing has happened then. */
 static int make_memfd(const char *name, size_t size, void **at)
 {
+	struct rlimit most; /* ftruncate beyond it is a signal that ends the program */
+	if (getrlimit(RLIMIT_FSIZE, &most) == 0 && size > most.rlim_cur)
+		return fail(EDGE_ERR_SYSTEM, "%zu bytes are more than RLIMIT_FSIZE (ulimit -f) allows", size);
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return system_error("memfd_create");

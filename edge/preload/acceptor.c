@@ -386,6 +386,7 @@ static bool dial_stream(struct sock *s) {
 	unsigned char data[MOST_DATA];
 	edge_dial_options o = {.size = sizeof o, .data = data, .data_size = said(data, SHOWN, s->nonce, s->tuple)};
 	s->step = SHOWS;
+	unwatch_tcp(s); /* nobody looks at it before the answer, and bytes would wake the hub without end */
 	s->until = now_ns() + (DIAL_MS + 1000) * MILLI;
 	if (edge_stream_dial_start(device, s->peer, s->service, &o, &s->stream, DIAL_MS) == 0) {
 		edge_stream_watch(s->stream, s);

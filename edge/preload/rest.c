@@ -122,13 +122,16 @@ static bool coming(const char *peer, const char *name) {
 void rest_await(const char *peer, const char *name) {
 	struct waiter *w = own_waiter();
 	struct brief b = {0};
-	while (nrests > 0 && (progress(), coming(peer, name)))
+	const int64_t until = now_ns() + SOON; /* others may go on to close theirs */
+	enter(); /* neither cancelled nor left by a handler: it would count as one who lingers for ever */
+	while (nrests > 0 && now_ns() < until && (progress(), coming(peer, name)))
 		if (!linger(w)) {
 			unlock();
 			brief_wait(&b);
 			lock();
 		}
 	linger_end(w);
+	leave();
 }
 
 bool rest_reuse(struct sock *s) {

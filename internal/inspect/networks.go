@@ -66,10 +66,13 @@ func (f *findings) shared(a *nicAddress, by string) {
 		severity = FindingProblem
 		text += fmt.Sprintf(", and those to it that come by %s are dropped (rp_filter is 1)", a.nic)
 	}
-	f.add(severity, "interface "+a.nic, text, fmt.Sprintf("give each NIC a network of its own; or ip route add %v "+
-		"dev %s src %v table 101; ip rule add from %v table 101; sysctl -w net.ipv4.conf.%s.arp_ignore=1 "+
-		"net.ipv4.conf.%s.arp_announce=2, with another number of a table for each NIC", network, a.nic, ip, ip, a.nic,
-		a.nic))
+	six, arp := " -6", ""
+	if ip.Is4() {
+		six, arp = "", fmt.Sprintf("; sysctl -w net/ipv4/conf/%s/arp_ignore=1 net/ipv4/conf/%s/arp_announce=2", a.nic, a.nic)
+	}
+	f.add(severity, "interface "+a.nic, text, fmt.Sprintf("give each NIC a network of its own; or ip%s route add %v "+
+		"dev %s src %v table 101; ip%s rule add from %v table 101%s, with another number of a table for each NIC", six,
+		network, a.nic, ip, six, ip, arp))
 }
 
 // listensAt reports whether an IP link that is up uses an address of the host.
@@ -79,7 +82,8 @@ func listensAt(links []LinkStatus, ip netip.Addr) bool {
 			return false
 		}
 		at, err := linkdrv.ParseListen(l.Listen)
-		return err == nil && (at.Addr().IsUnspecified() || at.Addr().Unmap() == ip)
+		return err == nil && (at.Addr().Unmap() == ip ||
+			at.Addr().IsUnspecified() && (at.Addr().Is6() || ip.Is4()))
 	})
 }
 

@@ -163,7 +163,7 @@ func (s *Shard) run() {
 		}
 		sleep := s.work()
 		naps := 0
-		if w := &s.idle.wait; sleep && mayNap {
+		if w := &s.idle.wait; sleep && mayNap && runtime.GOMAXPROCS(0) > OtherProcs {
 			naps = int((keepTime - w.asleep.Sub(w.lastWork)) / napTime)
 		}
 		s.runner.threadSleeps.Store(sleep)

@@ -38,8 +38,8 @@ const (
 	napTime  = 9 * time.Millisecond
 )
 
-// nappers are the threads of this process that nap. Each keeps a processor of the runtime (a P) meanwhile; OtherProcs
-// are left.
+// nappers are the shards' threads of this process, of which the first may nap: each keeps a processor of the runtime (a
+// P) meanwhile, and OtherProcs are left.
 var nappers atomic.Int32
 
 // OtherProcs is how many goroutines of a daemon must be able to run at once besides the shards' threads, whatever the

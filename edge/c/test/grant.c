@@ -86,6 +86,7 @@ static void both_ways(void)
 	OK(edge_region_close(from));
 }
 
+#ifdef __x86_64__
 /* The upper half of a process's addresses, where its code, libraries and stacks are; some of them have no memory. */
 static void addresses(void)
 {
@@ -108,6 +109,7 @@ static void addresses(void)
 	OK(edge_region_close(mine));
 	OK(edge_region_close(all));
 }
+#endif
 
 static void refusals(void)
 {
@@ -148,7 +150,9 @@ static void grants(char **arg)
 	(void)arg;
 	join();
 	both_ways();
+#ifdef __x86_64__ /* elsewhere a process has other addresses */
 	addresses();
+#endif
 	refusals();
 	part();
 }

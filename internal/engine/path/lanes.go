@@ -178,11 +178,15 @@ func (p *Tx) answersFor() {
 		if p.Probing.ackedAt <= o.Probing.askedAt {
 			continue
 		}
-		s.doubted &^= 1 << o.Link
 		if !o.Usable() {
+			s.doubted &^= 1 << o.Link
 			continue
 		}
 		o.Ledger.Press()
+		if s.net.Links[p.Link].Group != s.net.Links[o.Link].Group {
+			continue // a lane of o's own cable may rest, and be answered yet
+		}
+		s.doubted &^= 1 << o.Link
 		if d, ok := p.Cwnd.(flowctl.Deputy); ok {
 			d.StandIn(o.Cwnd)
 		}

@@ -186,6 +186,7 @@ func (p *Tx) setState(now mono.Time, st State, why string) {
 	case StateSuspect:
 		p.Probing.probeAt, p.Probing.probeWait = min(p.Probing.probeAt, now.Add(probeEvery)), probeEvery
 	case StateDead:
+		p.Set.doubted &^= 1 << p.Link
 		net.Lost = p.Ledger.AbandonAll(net.Lost[:0])
 		p.Set.OnLost(now, p, net.Lost)
 		p.Probing.echoes, p.PMTU.target, p.Probing.probeAt, p.Probing.probeWait, p.PMTU.raising, p.Lookout.unsure = 0,
