@@ -83,7 +83,7 @@ func (w *builder) turnTo(j uint8) {
 
 // turnAt sends the frame to another address than the path's.
 func (w *builder) turnAt(addr frame.Addr) {
-	w.to = addr
+	w.to = w.p.Through(addr)
 	w.s.AppendOwnLink(&w.f, w.p.Link)
 }
 

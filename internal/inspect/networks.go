@@ -68,7 +68,8 @@ func (f *findings) shared(a *nicAddress, by string) {
 	}
 	six, arp := " -6", ""
 	if ip.Is4() {
-		six, arp = "", fmt.Sprintf("; sysctl -w net/ipv4/conf/%s/arp_ignore=1 net/ipv4/conf/%s/arp_announce=2", a.nic, a.nic)
+		six, arp = "", fmt.Sprintf("; sysctl -w net/ipv4/conf/%s/arp_ignore=1 net/ipv4/conf/%s/arp_announce=2", a.nic,
+			a.nic)
 	}
 	f.add(severity, "interface "+a.nic, text, fmt.Sprintf("give each NIC a network of its own; or ip%s route add %v "+
 		"dev %s src %v table 101; ip%s rule add from %v table 101%s, with another number of a table for each NIC", six,

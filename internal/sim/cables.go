@@ -37,7 +37,7 @@ func (w *swarm) move(dice *rand.Rand) {
 // recable moves cables of a node: two change places, all change places, or one goes to a segment that may have another.
 // No carrier changes, nobody is told.
 func (w *swarm) recable(dice *rand.Rand) {
-	w.report.Recablings++
+	w.report.Moved.Recablings++
 	n := dice.IntN(len(w.world.Nodes))
 	plug := w.world.Plug[n]
 	a, b := dice.IntN(len(plug)), dice.IntN(len(plug))
@@ -78,7 +78,8 @@ func (w *swarm) join() {
 // addresses of theirs or his.
 func (w *swarm) forge(dice *rand.Rand, times int) {
 	to, from := w.world.Nodes[dice.IntN(len(w.world.Nodes))], w.world.Nodes[dice.IntN(len(w.world.Nodes))]
-	link, named := dice.IntN(len(w.world.Net)), dice.IntN(2*len(w.world.Net))%engine.MaxLinks
+	links := w.world.opt.Links
+	link, named := dice.IntN(links), dice.IntN(2*links)%engine.MaxLinks
 	if dice.IntN(8) == 0 {
 		named = dice.IntN(engine.MaxLinks)
 	}
@@ -92,7 +93,7 @@ func (w *swarm) forge(dice *rand.Rand, times int) {
 		src = [6]byte{2, 6, 6, 6, byte(dice.IntN(3)), byte(named)}
 	}
 	if !to.Down && to != from && to.up&(1<<link) != 0 && !w.healed {
-		w.report.Forged++
+		w.report.Moved.Forged++
 		b := make([]byte, wire.TailStart)
 		copy(b, []byte{255, 255, 255, 255, 255, 255})
 		copy(b[6:], src[:])

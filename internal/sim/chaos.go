@@ -32,6 +32,9 @@ func (w *swarm) chaos() {
 	w.narrow(stream(w.world.opt.Seed, narrowStream))
 	w.wall(stream(w.world.opt.Seed, formStream))
 	w.move(stream(w.world.opt.Seed, cableStream))
+	if w.world.opt.IP.Lanes > 0 {
+		w.troubleIP(stream(w.world.opt.Seed, ipStream+2000))
+	}
 }
 
 // narrow puts devices into links, at some time, that drop long frames in silence, in one direction or both. They stay
@@ -53,7 +56,7 @@ func (w *swarm) narrow(dice *rand.Rand) {
 // wall is narrow for datagrams. What a link takes may change besides.
 func (w *swarm) wall(dice *rand.Rand) {
 	for range w.mix.walls {
-		l, n, both, change := dice.IntN(len(w.world.Net)), w.world.Nodes[dice.IntN(len(w.world.Nodes))],
+		l, n, both, change := dice.IntN(w.world.opt.Links), w.world.Nodes[dice.IntN(len(w.world.Nodes))],
 			dice.IntN(4) > 0,
 			dice.IntN(3) == 0
 		w.world.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
@@ -121,7 +124,7 @@ func (w *swarm) boot(n *Node) {
 // flap takes a link away and gives it back, some times: for all by silence, or at one node with its knowledge.
 func (w *swarm) flap() {
 	l, n := w.dice.IntN(len(w.world.Net)), w.world.Nodes[w.dice.IntN(len(w.world.Nodes))]
-	silent, oneWay := w.dice.IntN(2) == 0, w.dice.IntN(4) == 0
+	silent, oneWay := w.dice.IntN(2) == 0 || l >= w.world.opt.Links, w.dice.IntN(4) == 0
 	period := w.crashTime()/4 + 1
 	var turn func(times int)
 	turn = func(times int) {
@@ -205,7 +208,7 @@ func (w *swarm) endNow(e *end) {
 // resize changes a link's MTU at one node.
 func (w *swarm) resize() {
 	n := w.world.Nodes[w.dice.IntN(len(w.world.Nodes))]
-	l, mtu := w.dice.IntN(len(w.world.Net)), []int{640, 1500, 4000, 9000}[w.dice.IntN(4)]
+	l, mtu := w.dice.IntN(w.world.opt.Links), []int{640, 1500, 4000, 9000}[w.dice.IntN(4)]
 	if !n.Down {
 		w.report.Resizes++
 		n.SetLink(l, min(mtu, w.world.opt.MTU))
@@ -215,7 +218,7 @@ func (w *swarm) resize() {
 // heal ends all faults. Links keep their delays and rates, and the length of frames that passes.
 func (w *swarm) heal() {
 	w.join()
-	w.healed = true
+	w.healed, w.world.Marks = true, 0
 	for l := range w.world.Net {
 		for i := range w.world.Net[l] {
 			f := &w.world.Net[l][i]
@@ -226,9 +229,12 @@ func (w *swarm) heal() {
 		clear(w.world.Apart[n.Index])
 		w.boot(n)
 		for _, l := range n.E.Snapshot(w.world.Now).Links {
-			if !l.Up || l.MTU != w.world.opt.MTU {
+			if !l.Up || l.Number < w.world.opt.Links && l.MTU != w.world.opt.MTU {
 				n.SetLink(l.Number, w.world.opt.MTU)
 			}
 		}
+	}
+	if w.world.opt.IP.Lanes > 0 {
+		w.tellAll()
 	}
 }

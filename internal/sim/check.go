@@ -19,7 +19,10 @@ func (w *swarm) invariants() error {
 		}
 		// Probes, pings and acknowledgements of operations leave without asking the window: up to 40 a second and path
 		// until the peer is declared down.
-		beside := w.world.opt.Links * (256 + int(40*w.world.opt.DeadTime/time.Second))
+		beside := (w.world.opt.Links + w.world.opt.IP.Lanes) * (256 + int(40*w.world.opt.DeadTime/time.Second))
+		if way := w.world.opt.IP.Congestion; way != "" && way != "fabric" {
+			beside = 1 << 20 // windows of long paths (clause 21.8)
+		}
 		if l.Least < 0 || l.Held > most || l.InFlight > w.world.opt.Profile.Window+beside {
 			return fmt.Errorf("node%d: %d frames in flight, %d bytes held, the smallest count is %d", n.Index,
 				l.InFlight, l.Held, l.Least)
@@ -77,16 +80,20 @@ func (w *swarm) everything() error {
 	return nil
 }
 
-// rejoined checks that all links that are joined to one of the peer's are in use again.
+// rejoined checks that all links that are joined to one of the peer's are in use again, and all lanes.
 func (w *swarm) rejoined() error {
 	for _, n := range w.world.Nodes {
 		for _, p := range n.E.Snapshot(w.world.Now).Peers {
 			if !p.Open {
 				continue
 			}
-			good, joined, plugs := 0, 0, w.world.plugs(p.ID)
+			good, joined, lanes, plugs := 0, 0, 0, w.world.plugs(p.ID)
 			for _, t := range p.Paths {
 				if t.State != "good" {
+					continue
+				}
+				if t.Link >= w.world.opt.Links {
+					lanes++
 					continue
 				}
 				if good++; plugs[t.PeerLink] != w.world.Plug[n.Index][t.Link] {
@@ -95,9 +102,13 @@ func (w *swarm) rejoined() error {
 				}
 			}
 			for _, seg := range w.world.Plug[n.Index] {
-				if slices.Contains(plugs, seg) {
+				if slices.Contains(plugs, seg) && !w.world.opt.IP.Only {
 					joined++
 				}
+			}
+			if lanes != w.world.opt.IP.Lanes {
+				return fmt.Errorf("node%d: %d of %d lanes to %s are good: %+v", n.Index, lanes, w.world.opt.IP.Lanes,
+					p.Name, p.Paths)
 			}
 			if good != joined {
 				return fmt.Errorf("node%d: %d of %d paths to %s are good: %+v, cables %v", n.Index, good, joined,

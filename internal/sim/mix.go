@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/wire"
 	"multiedge/sched"
 )
 
@@ -26,6 +27,7 @@ type mix struct {
 	composes    bool
 	impatient   bool // some sends do not wait for a buffer, or not for long
 	pools       poolMix
+	ip          ipMix
 	early       bool // some connections are given buffers before they are accepted
 }
 
@@ -107,7 +109,7 @@ func drawMix(seed uint64) (Options, mix) {
 	// These have random numbers of their own: worlds that draw none replay as before. In worlds that do, sends end
 	// otherwise and frames differ; TestSwarmBefore replays the old ones.
 	m.impatient, m.pools = stream(seed, patienceStream).IntN(2) == 0, drawPools(o)
-	m.early = stream(seed, earlyStream).IntN(2) == 0
+	m.early, m.ip = stream(seed, earlyStream).IntN(2) == 0, drawIP(&o)
 	return o, m
 }
 
@@ -135,6 +137,9 @@ func (w *World) spread(rng *rand.Rand) {
 		}
 		if rng.IntN(10) == 0 {
 			most = []int{640, 1280, 1500, 4096}[rng.IntN(4)]
+		}
+		if most > 0 && l >= w.opt.Links { // no network carries less than the least frame (clause 21.6)
+			most = max(most, wire.MinFrame+ipHeaders-ethLen)
 		}
 		for i := range w.Net[l] {
 			w.Net[l][i].Delay *= time.Duration(slow)

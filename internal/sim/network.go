@@ -19,14 +19,16 @@ type Tally struct {
 	Joined, Walled uint64
 	DuplicatedData uint64 // of Duplicated: data frames
 	Missed         uint64 // uses of memory that was not there
+	Marked         uint64 // frames of IP links that routers marked
 	Trains         uint64 // frames that were received as part of a train
 }
 
 const (
-	ethLen   = 14
-	clearLen = 16 // of the fixed header: authenticated, never encrypted (clause 2.2)
-	typeData = 1
-	overhead = 62 // of a datagram, beyond the frame in it (clause 12.5)
+	ethLen     = 14
+	clearLen   = 16 // of the fixed header: authenticated, never encrypted (clause 2.2)
+	typeData   = 1
+	typeCrypto = 7
+	overhead   = 62 // of a datagram, beyond the frame in it (clause 12.5)
 )
 
 func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
@@ -36,6 +38,10 @@ func (w *World) send(from *Node, link int, f *frame.Tx) {
 	w.Tally.Sent++
 	b := f.AppendTo(make([]byte, 0, f.Len()))
 	w.trace.frame(w, from, link, b)
+	if link >= w.opt.Links {
+		w.sendIP(from, link, f, b)
+		return
+	}
 	seg := w.Plug[from.Index][link]
 	seen := fault.Frame{Len: len(b), Data: frameType(b) == typeData, Joined: f.Joined}
 	if f.Joined {
@@ -134,7 +140,11 @@ func (w *World) deliver(n *Node, frames []delivery) {
 	w.arrivals = w.arrivals[:0]
 	for i := range frames {
 		w.hear(n, &frames[i])
-		w.arrivals = append(w.arrivals, engine.Whole(frames[i].frame))
+		a := engine.Whole(frames[i].frame)
+		if frames[i].origin.Known() {
+			a.Origin, a.ECN = &frames[i].origin, frames[i].ecn
+		}
+		w.arrivals = append(w.arrivals, a)
 		if frames[i].flipped != 0 {
 			flipped++
 		}
@@ -148,16 +158,19 @@ func (w *World) deliver(n *Node, frames []delivery) {
 		was.Reject.RejectedMalformed - was.Reject.RejectedHeaderSum - was.Reject.RejectedPayloadSum -
 		was.Reject.RejectedVersion
 	auth := now.Reject.RejectedAuth - was.Reject.RejectedAuth
-	d := &frames[0]
+	d, excused := &frames[0], w.mixed(frames)
+	if w.opt.Rekey != 0 {
+		excused = auth
+	}
 	switch {
 	case flipped == 0:
-		if sums != 0 || auth != 0 && w.opt.Rekey == 0 {
+		if sums != 0 || auth > excused {
 			w.fault("of %d intact frames, the first of type %d, to node%d some were rejected (%d for what they say, "+
 				"%d for their seal)", len(frames), frameType(d.frame), n.Index, sums, auth)
 		}
 		return
 	case len(frames) > 1:
-		if sums > flipped || auth > flipped && w.opt.Rekey == 0 ||
+		if sums > flipped || auth > flipped+excused ||
 			now.Traffic.DataFramesReceived-was.Traffic.DataFramesReceived > uint64(len(frames))-flipped {
 			w.fault("node%d got %d frames, %d of them corrupted, rejected %d and %d, and took %d", n.Index, len(frames),
 				flipped, sums, auth, now.Traffic.DataFramesReceived-was.Traffic.DataFramesReceived)

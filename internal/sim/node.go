@@ -74,8 +74,11 @@ func (n *Node) Boot() {
 	for _, s := range n.services {
 		e.Listen(s)
 	}
-	for i := range o.Links {
+	for i := range o.Links + o.IP.Lanes {
 		n.SetLink(i, o.MTU)
+	}
+	if o.IP.Lanes > 0 {
+		n.tell()
 	}
 }
 
@@ -123,8 +126,15 @@ func (n *Node) Offer(service string) {
 	}
 }
 
-// SetLink brings link i up with an MTU.
+// SetLink brings link i up with an MTU, that of IP links is always the same.
 func (n *Node) SetLink(i, mtu int) {
+	if i >= n.w.opt.Links {
+		n.setLane(i)
+		return
+	}
+	if n.w.opt.IP.Only {
+		return
+	}
 	n.up |= 1 << i
 	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), Addr: frame.Ether(n.mac(i)), MTU: mtu,
 		RxSlots: n.w.opt.Slots,

@@ -15,6 +15,7 @@ import (
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
 	"multiedge/internal/fault"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/regmem"
@@ -41,13 +42,14 @@ type Options struct {
 	Rekey      uint64 // frames that one key seals, of twice as many the session ends; 0: as in production
 	Deferred   bool   // handshakes are computed beside the engine, and take time
 	Misses     Misses
+	IP         IP            // needs Secure
 	Together   time.Duration // frames of one link that arrive within it are handed over at once
 	Faults     Faults        // of every link and direction at first
 	Trace      bool          // keep a hash of all frames
 }
 
-// World is nodes joined by segments, of which there are as many as links of a node. At first link i of every node is on
-// segment i.
+// World is nodes joined by segments, of which there are as many as Ethernet links of a node, and behind them the ways
+// between IP links. At first link i of every node is on segment i.
 type World struct {
 	Now   mono.Time
 	Nodes []*Node
@@ -56,7 +58,12 @@ type World struct {
 	Apart [][]bool   // by sending and receiving node: nothing passes
 	Log   io.Writer  // every frame and event as a line of text; nil: none
 	Check func() error
-	Tally Tally // what the network did
+	Tally Tally   // what the network did
+	Marks float64 // the share that routers mark of the frames of IP links that may be
+
+	ip       []ipHost // by node
+	ipDice   *rand.Rand
+	lastPort uint16
 
 	streams [][]fault.Stream // as Net
 	heard   [][]hearing      // by sending and receiving node
@@ -101,8 +108,10 @@ type delivery struct {
 	node    int
 	link    int
 	frame   []byte
-	flipped int  // which byte was corrupted, 0: none
-	copied  bool // another copy was or will be delivered
+	flipped int        // which byte was corrupted, 0: none
+	copied  bool       // another copy was or will be delivered
+	origin  frame.Addr // of IP links
+	ecn     frame.ECN
 	call    func()
 }
 
@@ -143,6 +152,7 @@ const (
 	pieceStream
 	togetherStream
 	earlyStream
+	ipStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
@@ -154,7 +164,10 @@ func New(o Options) *World {
 	w := &World{Now: mono.Time(time.Second), opt: o, rng: stream(o.Seed, networkStream),
 		steps: stream(o.Seed, stepStream), memory: stream(o.Seed, memoryStream)}
 	w.trace.on, w.trace.clear = o.Trace, o.Secure
-	for range o.Links {
+	if o.IP.Lanes > 0 {
+		w.ipNetwork()
+	}
+	for range o.Links + o.IP.Ways {
 		w.Net = append(w.Net, slices.Repeat([]Faults{o.Faults}, o.Nodes))
 		w.streams = append(w.streams, slices.Repeat([]fault.Stream{fault.By(w.rng)}, o.Nodes))
 	}
@@ -169,6 +182,9 @@ func New(o Options) *World {
 		n := &Node{Index: i, w: w, id: ids[i]}
 		for l := range o.Links {
 			n.batch.Set(l, engine.NewBatch(32, o.MTU))
+		}
+		for l := range o.IP.Lanes {
+			n.batch.Set(o.Links+l, engine.NewBatch(32, o.ipMTU()))
 		}
 		w.Nodes = append(w.Nodes, n)
 	}
@@ -200,6 +216,7 @@ func (w *World) pump() {
 			if n.E.NextTimeout() <= w.Now {
 				n.E.HandleTimeout(w.Now)
 			}
+			n.redraw()
 			for n.E.PollTransmit(w.Now, &n.batch) > 0 {
 				for link, f := range n.batch.All() {
 					w.send(n, link, f)

@@ -16,7 +16,7 @@ type Report struct {
 	Ends                                                                               Ends
 	Ops, Connections                                                                   int
 	Crashes, Flaps, Partitions, Revocations, Endings, Resizes, Narrowings, Walls, Fell int // Fell: sessions that failed
-	Recablings, Forged                                                                 int
+	Moved                                                                              Moved
 	// requests that came again when all was over
 	Late int
 	// sessions whose key wore out while a half of the exchange was lost: it seals hundreds of frames, not millions
@@ -31,6 +31,10 @@ type Report struct {
 	Virtual       time.Duration
 	Hash          uint64
 }
+
+// Moved counts what became of cables and addresses: cables moved, Hellos of strangers, and of IP links translators that
+// forgot ports, hosts that moved, ways that turned black, lanes opened anew.
+type Moved struct{ Recablings, Forged, Rebinds, Moves, Blacks, Reopened int }
 
 // Composed counts messages that travel while they are composed: committed when blocks had left, aborted, refused a
 // draft.

@@ -89,6 +89,12 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 func TestSwarmBefore(t *testing.T) {
 	for _, seed := range failedOnce(t) {
 		o, m := drawMix(seed)
+		if o.IP.Lanes > 0 {
+			o.IP, m.ip = IP{}, ipMix{}
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without IP links: %v", err)
+			}
+		}
 		if o.Together > 0 {
 			o.Together = 0
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {

@@ -174,10 +174,7 @@ func (p *Tx) lead(j uint8, r Remote) {
 // direct sends the path's frames to an address.
 func (p *Tx) direct(to frame.Addr) {
 	p.tally(-1)
-	p.To, p.Out = to, to
-	if p.asks() && p.port != 0 {
-		p.Out = to.By(frame.SocketOther)
-	}
+	p.To, p.Out = to, p.Through(to)
 	p.tally(1)
 	p.Set.net.cfg.Framing.PutHeader(p.Header[:], &p.Set.net.Links[p.Link].Addr, &p.To)
 }

@@ -18,13 +18,15 @@ type echo struct {
 }
 
 // OnProbe queues an Echo from the link on which the probe arrived to the link that it came from (clause 9.3). Several
-// links of the peer may face one of ours: a probe from each can wait.
+// links of the peer may face one of ours: a probe from each can wait. Where the path leads nobody may be any more: if
+// nothing is answered there, the Echo goes to where the Probe came from, too. Of two ends that have both moved neither
+// would hear the other's Echo otherwise (clause 21.5).
 func (s *Set) OnProbe(now mono.Time, i int, nonce uint64) {
 	if p := s.Tx[i]; p != nil && s.TxMask&(1<<i) != 0 {
 		back := echo{Nonce: nonce, To: s.HeardFrom}
 		if s.isIP(i) {
 			back.From = s.from
-			if p.Move.To == s.from && p.Number == back.To && p.reopened(now) {
+			if p.Move.To == s.from && p.Number == back.To && (p.reopened(now) || p.forsaken(now)) {
 				p.Move.Back = nonce
 			}
 		}

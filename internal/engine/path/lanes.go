@@ -35,6 +35,15 @@ func (p *Tx) asks() bool {
 	return p.Set.net.Links[p.Link].Ports && p.To.Known() && p.To.Socket() == frame.SocketAsk
 }
 
+// Through returns an address as it is reached from the port that the path asks from: whatever else leaves by its lane
+// is to come from there, too, or a peer that waits takes it for somebody else's.
+func (p *Tx) Through(to frame.Addr) frame.Addr {
+	if p.port != 0 && p.Set.net.Links[p.Link].Ports && to.Known() && to.Socket() == frame.SocketAsk {
+		return to.By(frame.SocketOther)
+	}
+	return to
+}
+
 // waits reports whether paths from local link i lead only to where the peer was heard: of two ends that ask each other
 // on one lane, each way would be a flow of its own, with half of what a path knows.
 func (s *Set) waits(i int) bool { return s.net.Links[i].Ports && s.Sealed && !s.Asked }

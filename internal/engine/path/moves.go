@@ -28,18 +28,22 @@ type place struct {
 type move struct {
 	To    frame.Addr // none: there is none
 	nonce uint64
-	since mono.Time // frames come from there, and nothing was acknowledged where the path leads
-	at    mono.Time // when it was asked last
-	due   mono.Time // when it is asked, unless something is acknowledged before; 0: when frames come from there again
-	Ask   bool      // a Probe is to be sent there
-	Back  uint64    // nonce of an Echo that is to be sent there, besides to where the path leads; 0: none
-	shown bool      // frames came from there; otherwise the configuration alone names it
-	parts bool      // the path leads where another does, and is answered there
+	since mono.Time     // frames come from there, and nothing was acknowledged where the path leads
+	at    mono.Time     // when it was asked last
+	due   mono.Time     // when it is asked, unless something is acknowledged before; 0: with the next frame from there
+	Ask   bool          // a Probe is to be sent there
+	Back  uint64        // nonce of an Echo that is to be sent there, besides to where the path leads; 0: none
+	wait  time.Duration // until the next Ping where the path leads, if that is answered and frames come from here
+	shown bool          // frames came from there; otherwise the configuration alone names it
+	parts bool          // the path leads where another does, and is answered there
 }
 
 // moveEvery is how long a path is asked where it leads before another address is, and the least time between two Probes
 // there. It bounds what is sent, whoever makes frames come from how many addresses.
 const moveEvery = 20 * time.Millisecond
+
+// straysSlowest is the longest time between two Pings where the path leads, while frames come from elsewhere.
+const straysSlowest = time.Second
 
 // shownFor is for how long at least an address from which frames came is preferred to those of the configuration.
 const shownFor = time.Second
@@ -173,14 +177,23 @@ func (s *Set) strayed(now mono.Time, i int, h *wire.Header, from frame.Addr) {
 }
 
 // strays is told that the peer's newest frame came from another address than the path leads to. If the peer still
-// answers there, somebody has copied the frame, or it was late.
+// answers there, somebody has copied the frame, it was late, or the peer asks from another port and has kept the old
+// one (clause 21.9). That may last: each acknowledgement of a Ping would cause the next one.
 func (p *Tx) strays(now mono.Time, from frame.Addr) {
 	m := &p.Move
 	age := now.Sub(m.since)
 	switch {
 	case m.To != from || m.parts || p.Probing.ackedAt >= m.since:
-		if !m.To.Known() || age >= moveEvery {
+		wait, next := moveEvery, moveEvery
+		if m.To == from && m.shown {
+			next = min(2*m.wait, straysSlowest)
+			if p.Ledger.Probes() == 0 { // nothing has been asked in vain since
+				wait = m.wait
+			}
+		}
+		if !m.To.Known() || age >= wait {
 			p.consider(now, from, true)
+			p.Move.wait = next
 			p.WantPing(true)
 		}
 	case age >= max(moveEvery, 2*p.RTT.SRTT()) && now.Sub(m.at) >= moveEvery:

@@ -292,9 +292,8 @@ func (p *Tx) judge(now mono.Time) {
 		p.setState(now, StateDead, fmt.Sprintf("%d probes unanswered, while other IP links were answered", n))
 		p.draw(now)
 	}
-	if silent := p.silent(now); n >= deadProbes && p.State == StateSuspect && silent >= deadAfter &&
-		p.Set.HasOther(p.Link) {
-		p.setState(now, StateDead, fmt.Sprintf("no answer for %v", silent.Round(time.Millisecond)))
+	if p.forsaken(now) && p.Set.HasOther(p.Link) {
+		p.setState(now, StateDead, fmt.Sprintf("no answer for %v", p.silent(now).Round(time.Millisecond)))
 		p.draw(now)
 	}
 }
@@ -302,6 +301,11 @@ func (p *Tx) judge(now mono.Time) {
 // silent is for how long the path was asked in vain.
 func (p *Tx) silent(now mono.Time) time.Duration {
 	return now.Sub(max(p.Probing.ackedAt, p.Probing.askedAt))
+}
+
+// forsaken reports whether the path was asked in vain for so long that it would be dead if another one were good.
+func (p *Tx) forsaken(now mono.Time) bool {
+	return p.State == StateSuspect && p.Ledger.Probes() >= deadProbes && p.silent(now) >= deadAfter
 }
 
 // HasOther reports whether a good path besides that of link i exists.
@@ -344,7 +348,7 @@ func (p *Tx) probeTimer(now mono.Time) {
 	if p.State == StateSuspect && p.PMTU.target == 0 {
 		p.WantPing(true)
 		p.Probing.probeAt = now.Add(probeEvery)
-		if p.Ledger.Probes() >= deadProbes && p.silent(now) >= deadAfter { // no other is good, or it would be dead
+		if p.forsaken(now) { // no other is good, or it would be dead
 			if p.Set.isIP(p.Link) {
 				p.seekAside(now)
 			} else {
