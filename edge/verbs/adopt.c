@@ -23,7 +23,11 @@
 void (*pages_say)(const char *format, ...);
 
 static _Atomic uintptr_t held_start, held_end; /* being copied; 0: nothing */
+static _Atomic unsigned holds;                  /* so far */
 static struct sigaction before;
+
+/* What this thread tried again last, and when. */
+static __thread struct { uintptr_t at; unsigned holds; } again __attribute__((tls_model("initial-exec")));
 
 static void *map(void *at, size_t size, int flags, int fd, off_t off)
 {
@@ -35,12 +39,22 @@ static bool move(void *from, size_t size, uintptr_t to)
 	return syscall(SYS_mremap, from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (long)to;
 }
 
-/* A write to a page that is being copied waits; anything else is the program's affair. */
+static bool is_held(uintptr_t at)
+{
+	uintptr_t start = atomic_load(&held_start);
+	return start != 0 && at >= start && at < atomic_load(&held_end);
+}
+
+/* A write to a page that is being copied waits. One that cannot be written is tried again, once, since it may have been
+ * such a page when the write failed; anything else is the program's affair. */
 static void fault(int number, siginfo_t *info, void *context)
 {
-	uintptr_t at = (uintptr_t)info->si_addr, start = atomic_load(&held_start), end = atomic_load(&held_end);
-	if (info->si_code == SEGV_ACCERR && (start == 0 || (at >= start && at < end))) {
-		while (atomic_load(&held_start) != 0)
+	uintptr_t at = (uintptr_t)info->si_addr;
+	unsigned now = atomic_load(&holds);
+	if (info->si_code == SEGV_ACCERR && (is_held(at) || again.at != at || again.holds != now)) {
+		again.at = at;
+		again.holds = now;
+		while (is_held(at))
 			sched_yield();
 		return;
 	}
@@ -66,24 +80,26 @@ static bool copy(long call, int memfd, uintptr_t at, size_t size, off_t off)
 /* Makes pages read-only while they are copied. */
 static bool hold(uintptr_t start, uintptr_t end)
 {
-	struct sigaction on = { .sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct sigaction on = { .sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK }, old;
 	sigfillset(&on.sa_mask);
+	atomic_fetch_add(&holds, 1);
 	atomic_store(&held_end, end);
 	atomic_store(&held_start, start);
-	if (sigaction(SIGSEGV, &on, &before) == 0) {
-		if (syscall(SYS_mprotect, start, end - start, PROT_READ) == 0)
+	if (sigaction(SIGSEGV, NULL, &old) == 0) {
+		if (!(old.sa_flags & SA_SIGINFO) || old.sa_sigaction != fault)
+			before = old;
+		if (sigaction(SIGSEGV, &on, NULL) == 0 && syscall(SYS_mprotect, start, end - start, PROT_READ) == 0)
 			return true;
-		sigaction(SIGSEGV, &before, NULL);
 	}
 	atomic_store(&held_start, 0);
 	return false;
 }
 
-/* Writers go on: the pages are writable again, or new ones lie in their place. */
+/* Writers go on: the pages are writable again, or new ones lie in their place. The handler stays: a write may have
+ * failed whose thread has not come to it yet. */
 static void let_go(void)
 {
 	atomic_store(&held_start, 0);
-	sigaction(SIGSEGV, &before, NULL);
 }
 
 int adopt(uintptr_t start, uintptr_t end, ino_t *inode)
