@@ -123,9 +123,9 @@ lab-dsm:
 drive-%: tests-c
 	CTEST=$(CURDIR)/out/c/$* $(DRIVE) -timeout 8m ./edge/c/drive
 
-# Each has namespaces of its own: make -j2 lab-c runs two at a time, once what they need is installed. That of preload is
-# of many short ones, which fill the time beside the others.
-lab-c: lab-c-verbs lab-c-ofi lab-c-preload  ## edge-run, libfabric's provider, libibverbs with real programs and faults, as root: short form
+# Each has namespaces of its own: make -j2 lab-c runs two at a time, once what they need is installed. That of preload
+# consists of many short ones, which fill the time beside the others.
+lab-c: lab-c-verbs lab-c-ofi lab-c-preload  ## edge-run, libfabric's provider, libibverbs with real programs, as root: short
 lab-c-%: build
 	$(MAKE) -C edge/$* lab-short
 

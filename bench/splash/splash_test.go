@@ -173,7 +173,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// What is compared in turns is done so many times each. The first few of every turn are found, of a short last one too.
+// Each contender works a given number of times in its turn. begins returns the first times of each turn, also of a
+// shorter last one.
 func TestTurns(t *testing.T) {
 	order := ""
 	do := func(name string, step time.Duration) func(int) time.Duration {

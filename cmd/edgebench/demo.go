@@ -89,5 +89,5 @@ func printDemo(w io.Writer, tables []figure.Beside) {
 
 const rawExplained = `
 raw is the limit for one thread at either end that sends a frame for each message. edge may pass it: it packs small
-writes that wait into one frame, and of large messages it reads payloads ahead of the kernel's copy, which raw does not.
+writes that wait into one frame, and on Intel it prefetches large payloads for the kernel's copy; raw does neither.
 `

@@ -22,8 +22,8 @@ func twoNICs(t *testing.T) (peer netns.NsHandle) {
 	runtime.LockOSThread()
 	old := must(netns.Get())(t)
 	far, err := netns.New()
-	if errors.Is(err, unix.EPERM) {
-		t.Skip("no right to make a network namespace")
+	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
+		t.Skip("it lacks the right to make a network namespace")
 	}
 	must(0, err)(t)
 	near := must(netns.New())(t)

@@ -151,7 +151,7 @@ func (p *Tx) Unheard(now mono.Time, all bool) {
 // Heard is told that something came by it, or that it is not good.
 func (p *Tx) Heard() { p.unheard = 0 }
 
-// askLanes has the peer asked on other IP links, of which nothing would tell otherwise whether they are answered.
+// askLanes sends a Ping on each other IP link that has nothing in flight: its answer shows that the peer lives.
 func (p *Tx) askLanes() {
 	s := p.Set
 	if !s.isIP(p.Link) {
