@@ -89,6 +89,25 @@ func TestStandInOfStrangers(t *testing.T) {
 	}
 }
 
+// The peer answers elsewhere when the second probe is overdue, or nearly: a busy one answers all paths at about the
+// same time, and the answer of this path may be the last.
+func TestPressLate(t *testing.T) {
+	const half = InitialPTO / 2
+	for late, want := range map[time.Duration]time.Duration{0: InitialPTO, half: InitialPTO, 3 * half / 2: 5 * half / 2,
+		3 * half: 4 * half, 4*half - 1: 5*half - 1} {
+		l, r := NewLedger(1<<10), &RTT{}
+		now := mono.Time(time.Hour)
+		l.Record(now, 100, 1, true)
+		now = l.Deadline()
+		l.OnTimeout(now, r, nil)
+		l.Press(now.Add(late))
+		l.Press(now.Add(late + half/2)) // it goes on to answer elsewhere
+		if due := l.Deadline().Sub(now); due != want {
+			t.Errorf("answered elsewhere after %v: the second probe is due after %v, not %v", late, due, want)
+		}
+	}
+}
+
 // The second probe is due one timeout after the first, not two, once the peer has answered elsewhere, and the third
 // two after that. Whatever is acknowledged makes that undone.
 func TestPress(t *testing.T) {
@@ -96,7 +115,7 @@ func TestPress(t *testing.T) {
 		l, r := NewLedger(1<<10), &RTT{}
 		now := mono.Time(time.Hour)
 		l.Record(now, 100, 1, true)
-		l.Press() // no probe was sent yet
+		l.Press(now) // no probe was sent yet
 		for k, want := range []time.Duration{1, 2, 4} {
 			due := l.Deadline()
 			if pressed && k > 0 {
@@ -110,7 +129,7 @@ func TestPress(t *testing.T) {
 				t.Fatal("no probe")
 			}
 			if pressed {
-				l.Press()
+				l.Press(now)
 			}
 		}
 		_, _, _ = l.OnAck(now, block(0, 1), r, nil, nil)

@@ -18,7 +18,7 @@ type probeState struct {
 	anchor  mono.Time
 	pto     time.Duration // not backed off
 	count   int           // consecutive probes unanswered
-	pressed bool          // the second is due as soon as the first was
+	pressed mono.Time     // when the peer answered elsewhere first since the first of them; 0: it has not
 	// numbers below it were sent before the end of a silence, of the peer through several probes or of ourselves
 	silent uint64
 }
@@ -26,7 +26,7 @@ type probeState struct {
 // progress records that something was newly acknowledged.
 func (l *Ledger) progress(now mono.Time, rtt *RTT) {
 	p := &l.probe
-	p.anchor, p.pto, p.count, p.pressed = now, rtt.PTO(l.params.AckDelay), 0, false
+	p.anchor, p.pto, p.count, p.pressed = now, rtt.PTO(l.params.AckDelay), 0, 0
 }
 
 // probeAt returns when the next probe is due.
@@ -34,15 +34,21 @@ func (l *Ledger) probeAt() mono.Time {
 	p := &l.probe
 	limit := max(l.params.CoarseTimeout, p.pto) // never below what the path itself needs
 	doubled := min(p.count, 16)
-	if p.pressed {
-		doubled--
+	if p.pressed == 0 {
+		return p.anchor.Add(min(p.pto<<doubled, limit))
 	}
-	return p.anchor.Add(min(p.pto<<doubled, limit))
+	return max(p.anchor.Add(min(p.pto<<(doubled-1), limit)), p.pressed.Add(p.pto/2))
 }
 
 // Press says that the peer has answered by another path since the first probe left here: the second need not wait for a
-// processor that may be busy, and is due after one timeout, as the first was. It has no effect before the first probe.
-func (l *Ledger) Press() { l.probe.pressed = l.probe.count > 0 }
+// processor that may be busy, and is due after one timeout, as the first was. If the peer was busy for longer than
+// that, its answers to all paths come together, not in one moment: the one of this path has half a timeout more. Press
+// has no effect before the first probe, nor again before something is acknowledged.
+func (l *Ledger) Press(now mono.Time) {
+	if l.probe.count > 0 && l.probe.pressed == 0 {
+		l.probe.pressed = now
+	}
+}
 
 // Probes returns how many consecutive probes went unanswered: the engine's measure of a suspect path. AbandonAll does
 // not reset it, any newly acknowledged packet does.

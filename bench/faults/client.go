@@ -265,9 +265,9 @@ func (m *mover) move(ctx context.Context) error {
 	if err != nil {
 		return err // nothing was started
 	}
-	t.begins()
+	number := t.begins(start)
 	err, late := m.l.await(op, start)
-	t.ends(time.Since(start), w.Len, err, late)
+	t.ends(number, w.Len, err, late)
 	if write {
 		m.l.wrote(w.LocalOff, m.l.local.Bytes()[w.LocalOff:w.LocalOff+w.Len], w.Flags, w.Imm, err)
 	} else if err == nil {

@@ -135,6 +135,7 @@ func (f *fencer) post() error {
 	patient, cancel := context.WithTimeout(context.Background(), f.l.c.w.job.Deadline)
 	defer cancel()
 	var started []edge.Op
+	var numbers []uint64
 	var failed error
 	for i := range f.ops {
 		op, err := f.l.conn.Post(patient, &f.ops[i].work)
@@ -142,12 +143,11 @@ func (f *fencer) post() error {
 			failed = err // nothing was started
 			break
 		}
-		t.begins()
-		started = append(started, op)
+		started, numbers = append(started, op), append(numbers, t.begins(began))
 	}
 	for i, op := range started {
 		err, late := f.l.await(op, began)
-		t.ends(time.Since(began), f.ops[i].work.Len, err, late)
+		t.ends(numbers[i], f.ops[i].work.Len, err, late)
 		if err != nil {
 			failed = err
 		}

@@ -314,9 +314,10 @@ type talker struct {
 
 // flying is a send whose end has not been seen.
 type flying struct {
-	op    edge.Op
-	start time.Time
-	bytes int
+	op     edge.Op
+	start  time.Time
+	bytes  int
+	number uint64 // in the tally
 }
 
 func (l *lane) talk(ctx context.Context) {
@@ -365,8 +366,7 @@ func (t *talker) send(ctx context.Context) error {
 	if err != nil {
 		return err // nothing was started
 	}
-	t.l.c.tally.begins()
-	t.flying[at] = flying{op, start, n}
+	t.flying[at] = flying{op, start, n, t.l.c.tally.begins(start)}
 	t.next++
 	t.l.claim.Sent = t.next
 	return nil
@@ -376,7 +376,7 @@ func (t *talker) send(ctx context.Context) error {
 func (t *talker) end() {
 	f := &t.flying[int(t.oldest)%len(t.flying)]
 	err, late := t.l.await(f.op, f.start)
-	t.l.c.tally.ends(time.Since(f.start), f.bytes, err, late)
+	t.l.c.tally.ends(f.number, f.bytes, err, late)
 	t.oldest++
 	if err == nil {
 		t.l.claim.Arrived = t.oldest

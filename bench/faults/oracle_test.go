@@ -127,12 +127,32 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// The slowest operation of a window counts from when the window began, and one that is under way when it ends counts,
+// too: a time in which nothing completes is not one without slow operations.
+func TestTallySlowest(t *testing.T) {
+	y := newTally()
+	at := func(ago time.Duration) time.Time { return time.Now().Add(-ago) }
+	old := y.begins(at(2 * time.Hour))
+	y.since = at(time.Hour)
+	if w := y.mark("nothing completes"); w.Ops != 0 || w.Worst < time.Hour || w.Worst > 3*time.Hour/2 {
+		t.Errorf("an operation under way for all of an hour: %v", w.Worst)
+	}
+	y.since = at(time.Minute)
+	y.ends(old, 1, nil, false)
+	y.ends(y.begins(at(time.Second)), 1, nil, false)
+	if w := y.mark("it completes"); w.Ops != 2 || w.Worst < time.Minute || w.Worst > time.Hour {
+		t.Errorf("an operation from before the window: %v", w.Worst)
+	}
+	if w := y.mark("idle"); w.Worst != 0 {
+		t.Errorf("no operation: %v", w.Worst)
+	}
+}
+
 func TestTally(t *testing.T) {
 	y := newTally()
-	y.begins()
-	y.begins()
-	y.ends(time.Millisecond, 100, nil, false)
-	y.ends(2*time.Millisecond, 100, edge.ErrPeerDown, true)
+	now := time.Now()
+	y.ends(y.begins(now), 100, nil, false)
+	y.ends(y.begins(now), 100, edge.ErrPeerDown, true)
 	y.dialled(false)
 	y.dialled(true)
 	y.dialFailed(edge.ErrPeerUnknown)

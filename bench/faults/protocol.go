@@ -90,7 +90,7 @@ type Window struct {
 	Stall      time.Duration     `json:"stall"`     // longest time without a completion while there was work
 	P50        float64           `json:"p50_ns"`
 	P99        float64           `json:"p99_ns"`
-	Worst      time.Duration     `json:"worst"`            // the slowest operation that succeeded
+	Worst      time.Duration     `json:"worst"`            // longest that one was under way in it, but for failed ones
 	Errors     map[string]uint64 `json:"errors,omitempty"` // operations that failed, by type
 	Untyped    []string          `json:"untyped,omitempty"`
 	Late       uint64            `json:"late,omitempty"` // operations that missed their deadline

@@ -16,9 +16,10 @@ type tally struct {
 	mu        sync.Mutex
 	w         Window
 	since     time.Time
-	progress  time.Time // the last completion, or the moment work began
-	working   int       // operations in flight
-	up        int       // connections
+	progress  time.Time            // the last completion, or the moment work began
+	working   int                  // operations in flight
+	started   map[uint64]time.Time // of them, by what begins returned
+	up        int                  // connections
 	posted    uint64
 	completed uint64
 	latency   *report.Recorder
@@ -26,10 +27,11 @@ type tally struct {
 
 func newTally() *tally {
 	now := time.Now()
-	return &tally{since: now, progress: now, latency: report.NewRecorder()}
+	return &tally{since: now, progress: now, started: map[uint64]time.Time{}, latency: report.NewRecorder()}
 }
 
-func (t *tally) begins() {
+// begins counts an operation that was posted at a time, and returns its number.
+func (t *tally) begins(at time.Time) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.working == 0 {
@@ -37,13 +39,17 @@ func (t *tally) begins() {
 	}
 	t.working++
 	t.posted++
+	t.started[t.posted] = at
+	return t.posted
 }
 
-// ends counts an operation that has ended: its duration, its bytes, and whether it was in time.
-func (t *tally) ends(took time.Duration, bytes int, err error, late bool) {
+// ends counts an operation that has ended: its number, its bytes, and whether it was in time.
+func (t *tally) ends(number uint64, bytes int, err error, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now, start := time.Now(), t.started[number]
+	delete(t.started, number)
+	took := now.Sub(start)
 	t.completed++
 	t.working--
 	if late {
@@ -58,7 +64,16 @@ func (t *tally) ends(took time.Duration, bytes int, err error, late bool) {
 	t.w.Ops++
 	t.w.Bytes += uint64(bytes)
 	t.latency.Record(took)
-	t.w.Worst = max(t.w.Worst, took)
+	t.w.Worst = max(t.w.Worst, now.Sub(t.in(start)))
+}
+
+// in is when an operation that began at a time was under way in the window first: what kept it before that is no matter
+// of the window's.
+func (t *tally) in(start time.Time) time.Time {
+	if start.Before(t.since) {
+		return t.since
+	}
+	return start
 }
 
 func (t *tally) failed(now time.Time, err error) {
@@ -119,6 +134,9 @@ func (t *tally) mark(name string) *Window {
 	w := t.w
 	if t.working > 0 {
 		w.Stall = max(w.Stall, now.Sub(t.progress))
+	}
+	for _, start := range t.started {
+		w.Worst = max(w.Worst, now.Sub(t.in(start)))
 	}
 	l := t.latency.Summary(1)
 	w.Name, w.Seconds, w.P50, w.P99, w.Posted, w.Completed, w.Up = name, now.Sub(t.since).Seconds(), l.P50, l.P99,

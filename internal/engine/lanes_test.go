@@ -22,6 +22,10 @@ type laneNet struct {
 	lose  func(from int, ports [2]uint16) bool
 	marks bool           // routers mark everything
 	sent  [2]map[int]int // data frames of each lane
+	// link 0 is an IP link of its own, beside the lanes
+	beside bool
+	// takes what comes to a lane of node to in place of the node; nil: the node does, at once
+	held func(to, link int, give func())
 }
 
 // laneSocket is one of the sockets from which a lane asks.
@@ -30,7 +34,10 @@ type laneSocket struct {
 	socket uint8
 }
 
-const frontPort = 9470
+const (
+	frontPort  = 9470
+	besidePort = 9480
+)
 
 // newLaneNet joins two nodes by lanes. Node 0 knows where node 1 is; with both, node 1 knows it of node 0, too.
 func newLaneNet(t *testing.T, lanes [2]int, both bool) *laneNet {
@@ -82,7 +89,10 @@ func (r *laneNet) deliver(from int, f *flight) {
 		r.sent[from][f.link]++
 	}
 	source := uint16(frontPort)
-	if r.lanes[from] > 1 && f.to.Socket() != frame.SocketFront {
+	switch {
+	case r.beside && f.link == 0:
+		source = besidePort
+	case r.lanes[from] > 1 && f.to.Socket() != frame.SocketFront:
 		source = r.ports[from][laneSocket{f.link, f.to.Socket()}]
 	}
 	to := f.to.AddrPort().Port()
@@ -97,6 +107,10 @@ func (r *laneNet) deliver(from int, f *flight) {
 		r.give(other, int(f.b[frame.HeaderLen+2])%r.lanes[other], origin, f.b)
 		return
 	}
+	if to == besidePort {
+		r.give(other, 0, origin, f.b)
+		return
+	}
 	for s, port := range r.ports[other] {
 		if port == to {
 			r.give(other, s.lane, origin, f.b)
@@ -109,8 +123,15 @@ func (r *laneNet) give(i, link int, origin frame.Addr, b []byte) {
 	if r.marks {
 		ecn = frame.CE
 	}
-	r.n[i].e.Handle(r.now, link, engine.Arrival{Rx: frame.Rx{Head: bytes.Clone(b), Origin: &origin, ECN: ecn}})
-	r.poll(i)
+	give := func() {
+		r.n[i].e.Handle(r.now, link, engine.Arrival{Rx: frame.Rx{Head: bytes.Clone(b), Origin: &origin, ECN: ecn}})
+		r.poll(i)
+	}
+	if r.held != nil {
+		r.held(i, link, give)
+		return
+	}
+	give()
 }
 
 // good counts the good paths of node i.

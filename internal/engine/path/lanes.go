@@ -180,7 +180,7 @@ func (s *Set) answers(p *Tx) bool {
 
 // answersFor has a path that was answered stand in for those that were not, although they were asked before (clauses
 // 21.7 and 21.8): the peer lives, so that they are dead sooner, and this one, if it rests, takes the window of one.
-func (p *Tx) answersFor() {
+func (p *Tx) answersFor(now mono.Time) {
 	s := p.Set
 	for m := s.doubted; m != 0; m &= m - 1 {
 		o := s.Tx[bits.TrailingZeros64(m)]
@@ -191,7 +191,7 @@ func (p *Tx) answersFor() {
 			s.doubted &^= 1 << o.Link
 			continue
 		}
-		o.Ledger.Press()
+		o.Ledger.Press(now)
 		if s.net.Links[p.Link].Group != s.net.Links[o.Link].Group {
 			continue // a lane of o's own cable may rest, and be answered yet
 		}

@@ -434,7 +434,7 @@ func (p *Tx) onAlive(now mono.Time) {
 		p.setState(now, StateGood, "acknowledged")
 	}
 	if s.doubted != 0 && p.State == StateGood && s.isIP(p.Link) {
-		p.answersFor()
+		p.answersFor(now)
 	}
 }
 
