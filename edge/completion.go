@@ -29,6 +29,7 @@ func (d *Device) Poll() int {
 // poll is Poll called outside of the event loop that uses Arm.
 func (d *attachment) poll() int {
 	if !d.lead.try() {
+		d.hurry()
 		return 0
 	}
 	if d.driven() {
@@ -189,8 +190,9 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 	done := ctx.Done()
 	s := &l.strategy
 	s.begin()
+	l.hurried = max(0, l.hurried-1)
 	defer s.end(d)
-	for {
+	for asks := -1; ; {
 		worked := false
 		if d.driven() {
 			worked = d.push()
@@ -209,10 +211,13 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
+		if asks != 1 || n > 0 { // one that waits for the next operation goes on to
+			asks = d.asks(w)
+		}
 		// a driver makes the room itself
-		if s.idle(d, worked || n > 0, l.waits(w)) && (!d.driven() || !d.out.ringFull.Load()) {
+		if s.idle(d, worked || n > 0, asks) && (!d.driven() || !d.out.ringFull.Load()) {
 			l.cancel.arm(ctx, d.wakeups.kickFunc)
-			d.block(w, done)
+			d.block(w, done, asks)
 		}
 	}
 }
@@ -237,8 +242,20 @@ func (d *attachment) fullOfCredit(w *waiter) bool {
 }
 
 // block sleeps until the doorbell rings: something completed, the context ended, or the Device died.
-func (d *attachment) block(w *waiter, done <-chan struct{}) {
-	d.rings.SetClientAsleep(true)
+func (d *attachment) block(w *waiter, done <-chan struct{}, asks int) {
+	l := &d.lead
+	if asks != 1 {
+		if l.patient.Store(true); !d.alone() { // or they see that it is patient
+			l.patient.Store(false)
+			asks = 1
+		}
+	}
+	l.strategy.ask(d, asks)
+	if asks <= 0 {
+		d.rings.SetClientDozing()
+	} else {
+		d.rings.SetClientAsleep(true)
+	}
 	select {
 	case <-done:
 	default:
@@ -247,6 +264,7 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 		}
 	}
 	d.rings.SetClientAsleep(false)
-	d.lead.strategy.calls.clears++
-	d.wakeups.bell.Clear()
+	if asks != 1 && !l.patient.Swap(false) {
+		l.hurried = hurriedLeads
+	}
 }

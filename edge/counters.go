@@ -18,9 +18,9 @@ type Counters struct {
 	// yields. Those of Go's runtime, which parks and wakes goroutines, and of requests such as Dial and Register are
 	// not among them; those of an embedded transport are in its status (package node).
 	Wakes  uint64 // writes to the daemon's doorbell, and to the own one
-	Sleeps uint64 // poll
+	Sleeps uint64 // epoll_wait
 	Yields uint64 // sched_yield
-	Clears uint64 // doorbells that are cleared
+	Clears uint64 // doorbells that are cleared: by an embedded transport alone, elsewhere the sleep does that
 }
 
 // Counters returns what the Device has done so far and holds now. It takes locks of the Device for a moment: ask every

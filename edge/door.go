@@ -78,8 +78,11 @@ func (door) Restore(g *Grant, s inner.Sink) { g.conn.notes.restore(g.key, s) }
 func (door) Poll(c *Conn) { c.d.poll() }
 
 // NewCond makes a Cond of a connection. ready must be quick and wait for nothing: whoever looks for completions asks
-// it.
-func (door) NewCond(c *Conn, ready func() bool) inner.Cond { return &cond{d: c.d, c: c, ready: ready} }
+// it. few, asked likewise, says how many operations must end well before ready can hold: 0 if none of them matters; nil
+// is one.
+func (door) NewCond(c *Conn, ready func() bool, few func() int) inner.Cond {
+	return &cond{d: c.d, c: c, ready: ready, few: few}
+}
 
 // WaitIdle returns when c has no operation in flight, with nil, or with the error of ctx.
 func (door) WaitIdle(ctx context.Context, c *Conn) error {
@@ -214,6 +217,7 @@ type cond struct {
 	d       *attachment
 	c       *Conn
 	ready   func() bool
+	few     func() int
 	waiters *waiter // guarded by leadership.mu
 }
 

@@ -21,6 +21,7 @@ type leadership struct {
 	others    atomic.Int32  // followers that every round looks at: of waitRoom, waitPass and waitBounce
 	passers   atomic.Int32  // followers of waitPass: the leader must not block
 	passes    atomic.Uint64 // rounds of the ring that have ended
+	patient   atomic.Bool   // the leader sleeps until more than the next operation has ended (patience.go)
 	told      systemCalls   // of leaders that lead no more; guarded by mu
 
 	cq       *ipc.CompleteConsumer
@@ -28,6 +29,7 @@ type leadership struct {
 	freed    uint32 // attachment.slots.freeTail
 	strategy strategy
 	cancel   cancelHook
+	hurried  int  // so many leaders more look at each operation: others wanted to know of one
 	broken   bool // the daemon wrote nonsense
 }
 
@@ -67,15 +69,6 @@ func (l *leadership) enlist(w *waiter) (leads bool) {
 	}
 	l.followers.Add(1)
 	return false
-}
-
-// waits is what the leader, who waits for w, says of those who wait: a daemon on the same core need not give way to a
-// client for the end of operations that nobody waits for.
-func (l *leadership) waits(w *waiter) ipc.Polling {
-	if l.followers.Load() == 0 && (w.kind == waitNote || w.kind == waitQueue && w.queue.works.Load() == 0) {
-		return ipc.PollsForPeer
-	}
-	return ipc.Polls
 }
 
 // list returns the list that wakes w, besides the list of followers. It returns nil for waiters that every round

@@ -159,22 +159,26 @@ func (o Op) Err() error {
 
 // Wait waits until the operation has ended and returns Err, or the error of ctx when that ends first; the operation is
 // then still in flight.
-func (o Op) Wait(ctx context.Context) error {
+func (o Op) Wait(ctx context.Context) error { return o.waitWith(ctx, nil) }
+
+// waitWith is Wait of a caller who goes on when more operations have ended, too.
+func (o Op) waitWith(ctx context.Context, more []Op) error {
 	if o.settled() {
 		return o.Err()
 	}
-	if err := o.d.wait(ctx, waiter{kind: waitOp, op: o}); err != nil {
+	if err := o.d.wait(ctx, waiter{kind: waitOp, op: o, more: more}); err != nil {
 		return err
 	}
 	return o.Err()
 }
 
 // WaitAll waits for every operation and returns the first failure in the order of ops, or the error of ctx when that
-// ends first.
+// ends first. A daemon wakes it once, where a Wait for each is woken for each: a program that keeps many operations in
+// flight waits best for some of the oldest together.
 func WaitAll(ctx context.Context, ops []Op) error {
 	var first error
 	for i := range ops {
-		err := ops[i].Wait(ctx)
+		err := ops[i].waitWith(ctx, ops[i+1:])
 		if err != nil && !ops[i].settled() {
 			return err
 		}

@@ -88,6 +88,7 @@ func (d *Device) Arm() bool {
 		return false // another goroutine took what the caller has not looked at yet
 	}
 	if a.life.dead.Load() != nil || !a.lead.try() { // the next attachment tells, or the leader does
+		a.hurry()
 		return true
 	}
 	a.wakeups.bell.Clear()

@@ -131,7 +131,9 @@ func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 		if err := w.Queue.take(d, 1); err != nil {
 			return Op{}, err
 		}
-		w.Queue.works.Add(1)
+		if w.Queue.works.Add(1) == 1 {
+			d.hurry() // who waits for the queue sleeps until something arrives
+		}
 	}
 	i := d.slots.free[d.out.freeHead&uint32(len(d.slots.free)-1)]
 	d.out.freeHead++

@@ -96,13 +96,26 @@ func (q *CompletionQueue) Poll(out []Completion) int {
 // lost its daemon and the queue is empty, it returns the reason. An event loop can wait for Device.PollFD instead, and
 // Poll after Device.Poll.
 func (q *CompletionQueue) Wait(ctx context.Context, out []Completion) (int, error) {
-	if len(out) == 0 {
-		return 0, invalid("CompletionQueue.Wait: there is no room for a completion")
+	return q.WaitAtLeast(ctx, out, 1)
+}
+
+// WaitAtLeast is Wait for at least so many completions, of which the last wakes the caller: a wake-up costs as much as
+// many operations. It returns fewer, one at least, when the other operations that end in the queue are done, or, with
+// the completions that there are and no error, when ctx or the daemon has ended.
+func (q *CompletionQueue) WaitAtLeast(ctx context.Context, out []Completion, least int) (int, error) {
+	if least < 1 || len(out) < least {
+		return 0, invalid("CompletionQueue: there is no room for %d completions, or none is asked for", least)
 	}
 	for {
 		a := q.dev.at.Load()
-		if n := q.Poll(out); n > 0 {
-			return n, nil
+		if !q.holds(least) {
+			a.poll()
+		}
+		if q.holds(least) {
+			if n := q.pop(out); n > 0 {
+				return n, nil
+			}
+			continue // another goroutine was faster
 		}
 		if err := a.Err(); err != nil {
 			<-a.life.flushed
@@ -111,10 +124,19 @@ func (q *CompletionQueue) Wait(ctx context.Context, out []Completion) (int, erro
 			}
 			return 0, err
 		}
-		if err := a.wait(ctx, waiter{kind: waitQueue, queue: q}); err != nil && !q.ready() {
+		if err := a.wait(ctx, waiter{kind: waitQueue, queue: q, least: least}); err != nil {
+			if n := q.pop(out); n > 0 {
+				return n, nil
+			}
 			return 0, err
 		}
 	}
+}
+
+// holds reports whether so many completions wait, or fewer and no operation is left that would add one.
+func (q *CompletionQueue) holds(least int) bool {
+	n := int(q.waiting.Load())
+	return n >= least || n > 0 && q.works.Load() == 0
 }
 
 func (q *CompletionQueue) pop(out []Completion) (n int) {

@@ -45,7 +45,7 @@ type strategy struct {
 	gosched  mono.Time   // when others of this process had their chance
 	only     bool        // this goroutine has the only P, as of then
 	polling  ipc.Polling // as the daemon was told
-	pollArgs [1]unix.PollFd
+	asks     int         // likewise: for how many operations the leader waits
 	calls    systemCalls
 }
 
@@ -53,6 +53,7 @@ func (s *strategy) begin() { s.since = 0 }
 
 func (s *strategy) end(d *attachment) {
 	s.tell(d, ipc.NotPolling)
+	s.ask(d, 1)
 }
 
 func (s *strategy) tell(d *attachment, p ipc.Polling) {
@@ -62,10 +63,23 @@ func (s *strategy) tell(d *attachment, p ipc.Polling) {
 	}
 }
 
+// ask says for how many operations the leader waits, or notifications if n is negative.
+func (s *strategy) ask(d *attachment, n int) {
+	if s.asks == n {
+		return
+	}
+	s.asks = n
+	word := uint32(max(n, 1))
+	if n < 0 {
+		word = uint32(-n) | ipc.AwaitNotes
+	}
+	d.rings.SetClientAwaits(word)
+}
+
 // idle is called after each look at the ring that did not find what the leader waits for. progress says that the look
-// found something else, or that the transport that the leader drives had work; waits, for what anybody waits. idle
-// yields, and reports whether the leader should block instead of looking again.
-func (s *strategy) idle(d *attachment, progress bool, waits ipc.Polling) (block bool) {
+// found something else, or that the transport that the leader drives had work; asks, for how many operations the leader
+// waits. idle yields, and reports whether the leader should block instead of looking again.
+func (s *strategy) idle(d *attachment, progress bool, asks int) (block bool) {
 	if progress {
 		s.since = 0
 		return false
@@ -82,10 +96,11 @@ func (s *strategy) idle(d *attachment, progress bool, waits ipc.Polling) (block 
 		s.since = now
 	}
 	if d.cfg.Wait == Adaptive && (s.core.At(now) || now.Sub(s.since) > s.patience.Limit()) {
-		s.end(d)
+		s.tell(d, ipc.NotPolling)
 		return true
 	}
-	s.tell(d, waits)
+	s.ask(d, asks)
+	s.tell(d, polls(asks))
 	if d.driven() && now.Sub(s.since) < driveAlone {
 		return false
 	}
@@ -112,14 +127,15 @@ func (s *strategy) sleep(d *attachment, briefly bool) {
 	}
 	if d.driven() {
 		d.drive.DriverSleep(d.wakeups.bell.FD())
+		s.calls.clears++
+		d.wakeups.bell.Clear()
 	} else {
-		s.pollArgs[0] = unix.PollFd{Fd: int32(d.wakeups.bell.FD()), Events: unix.POLLIN}
 		timeout := -1
 		if briefly {
 			timeout = int(creditLook / time.Millisecond)
 		}
 		s.calls.sleeps++
-		unix.Poll(s.pollArgs[:], timeout)
+		d.wakeups.bell.Wait(timeout)
 	}
 	s.patience.Slept(mono.Now().Sub(asleep))
 	s.since = 0

@@ -31,8 +31,10 @@ const (
 type waiter struct {
 	kind  waitKind
 	op    Op
+	more  []Op // of waitOp: the caller goes on when these have ended, too
 	conn  *Conn
 	queue *CompletionQueue
+	least int    // of waitQueue: how many completions
 	cond  *cond  // with waitRoom, what else ends the waiting
 	need  int    // of waitRoom: how many entries of the submission ring, 0 for one
 	pass  uint64 // of waitPass: done when leadership.passes has reached it
@@ -76,6 +78,8 @@ func (d *attachment) await(ctx context.Context, w *waiter) error {
 	}
 	if w.kind == waitPass || w.kind == waitRoom && d.fullOfCredit(w) {
 		d.kick() // a blocked leader must go round, or look again how long to sleep
+	} else {
+		d.hurry()
 	}
 	for {
 		if d.satisfied(w) {
@@ -128,7 +132,7 @@ func (d *attachment) satisfied(w *waiter) bool {
 	case waitCond:
 		return w.cond.ready()
 	case waitQueue:
-		return w.queue.ready()
+		return w.queue.holds(w.least)
 	default:
 		return d.lead.passes.Load() >= w.pass
 	}

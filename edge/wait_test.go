@@ -426,14 +426,14 @@ func TestWaiterSaysForWhatItPolls(t *testing.T) {
 	q, err := p.client.NewCompletionQueue(4)
 	must(t, err)
 	for _, kind := range []waitKind{waitOp, waitRoom, waitPass, waitIdle, waitOver, waitBounce, waitCond} {
-		if got := d.lead.waits(&waiter{kind: kind, queue: q}); got != ipc.Polls {
+		if got := polls(d.asks(&waiter{kind: kind, queue: q, conn: p.out, cond: &cond{}})); got != ipc.Polls {
 			t.Errorf("one who waits for %d says %d", kind, got)
 		}
 	}
 	notes, queue := &waiter{kind: waitNote}, &waiter{kind: waitQueue, queue: q}
 	check := func(what string, w *waiter, want ipc.Polling) {
 		t.Helper()
-		if got := d.lead.waits(w); got != want {
+		if got := polls(d.asks(w)); got != want {
 			t.Errorf("%s: says %d, want %d", what, got, want)
 		}
 	}
@@ -466,22 +466,22 @@ func TestStrategyGivesUpYielding(t *testing.T) {
 	d := p.client.at.Load()
 	s := strategy{patience: idle.Patience{Base: time.Hour}}
 	s.begin()
-	if s.idle(d, false, ipc.Polls) {
+	if s.idle(d, false, 1) {
 		t.Fatal("blocks at the first look")
 	}
-	if s.idle(d, true, ipc.Polls) || s.since != 0 {
+	if s.idle(d, true, 1) || s.since != 0 {
 		t.Fatal("progress does not restart the polling")
 	}
 	s.core.Yielded(mono.Now().Add(time.Hour), time.Second)
-	if !s.idle(d, false, ipc.Polls) || s.polling != ipc.NotPolling {
+	if !s.idle(d, false, 1) || s.polling != ipc.NotPolling {
 		t.Fatal("polls although others need the core")
 	}
 	d.cfg.Wait = Busy
-	if s.idle(d, false, ipc.Polls) {
+	if s.idle(d, false, 1) {
 		t.Fatal("Busy blocks")
 	}
 	d.cfg.Wait = Block
-	if !s.idle(d, false, ipc.Polls) {
+	if !s.idle(d, false, 1) {
 		t.Fatal("Block polls")
 	}
 	s.end(d)
@@ -500,7 +500,7 @@ func TestStrategyForgetsSlowYields(t *testing.T) {
 	for look := range 3 {
 		s.core, s.seen = idle.Contention{}, long // whatever the latest look's own yield took on this machine
 		s.core.Yielded(long, time.Second)
-		if s.idle(d, false, ipc.Polls) {
+		if s.idle(d, false, 1) {
 			t.Fatalf("blocks at look %d, an hour after a slow yield", look)
 		}
 	}

@@ -171,6 +171,7 @@ func doorbell(c *client, r *rand.Rand) (uint64, error) {
 
 func spin(c *client, r *rand.Rand) (uint64, error) {
 	c.Rings.SetClientPolling(ipc.Polls)
+	c.Rings.SetClientAwaits(r.Uint32())
 	c.Rings.SetClientAsleep(true)
 	for range batch {
 		c.CQ.Ready()

@@ -21,6 +21,7 @@ type sender struct {
 	remote pattern.Layout
 	depth  int
 	batch  int
+	share  int          // of depth, for which it waits together
 	credit *credit      // nil: the receiver's slots need not be given back
 	inline bool         // the message travels in the operation itself
 	pieces []edge.Piece // of a batch
@@ -57,7 +58,8 @@ const mostInline = 24
 func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
 	d := &sender{
 		lanes: lanes, memory: work.Local, local: local, remote: remote, depth: s.Depth, batch: s.Batch,
-		lat: report.NewRecorder(), post: report.NewRecorder(),
+		share: max(s.Batch, s.Depth/4),
+		lat:   report.NewRecorder(), post: report.NewRecorder(),
 		every: 16,
 	}
 	if work.Local != nil {
@@ -105,9 +107,16 @@ func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) uint64 {
 	return d.posted
 }
 
-// makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. With batches it
-// waits for a whole one, so that the daemon is woken and the clock read once for many.
+// makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. It waits for a
+// whole share of the oldest, as a program does that has many in flight (perftest asks for one completion of a hundred,
+// TCP's writers sleep until a third of the buffer is free), and with batches for a whole one: so the program and the
+// daemon are woken, and the clock read, once for many.
 func (d *sender) makeRoom(ctx context.Context) {
+	if d.posted-d.done > uint64(d.depth-d.batch) {
+		i := d.done & uint64(len(d.ops)-1)
+		oldest := d.ops[i:min(i+uint64(d.share), uint64(len(d.ops)))]
+		kit.Check(edge.WaitAll(ctx, oldest[:min(uint64(len(oldest)), d.posted-d.done)]))
+	}
 	for d.posted-d.done > uint64(d.depth-d.batch) {
 		d.reap(ctx)
 	}

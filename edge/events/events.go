@@ -14,7 +14,7 @@ import (
 var core = inner.Edge.(interface {
 	Divert(*edge.Grant, inner.Sink) error
 	Restore(*edge.Grant, inner.Sink)
-	NewCond(*edge.Conn, func() bool) inner.Cond
+	NewCond(*edge.Conn, func() bool, func() int) inner.Cond
 	Poll(*edge.Conn)
 })
 
@@ -56,7 +56,7 @@ func Open(g *edge.Grant, limit int) (*Queue, error) {
 		return nil, fmt.Errorf("%w: events.Open: a queue of %d; choose 1 to %d", edge.ErrInvalid, limit, maxLimit)
 	}
 	q := &Queue{g: g, limit: limit}
-	q.cond = core.NewCond(g.Conn(), q.ready)
+	q.cond = core.NewCond(g.Conn(), q.ready, func() int { return 0 })
 	if err := core.Divert(g, sink{q}); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type inbound struct {
 	paying  sync.Mutex    // guards plan, and the changes of granted
 	granted atomic.Uint64 // of head, what the peer knows of
 	plan    plan          // of ReadRegion
+	bulk    bool          // the latest Read took a piece as long as any; guarded by mu
 
 	// What the call under way waits for; guarded by mu.
 	want   uint64 // a position that tail reaches; 0: any behind head
@@ -67,6 +68,9 @@ func (s *Conn) read(p []byte) (int, error) {
 		ended := s.ended() // these first, since bytes precede them
 		fin := i.fin.Load()
 		n, err := s.take(p)
+		if n > 0 {
+			i.bulk = n >= s.ring/4
+		}
 		switch {
 		case n > 0 || err != nil:
 			s.grant()
@@ -87,6 +91,16 @@ func (s *Conn) canRead() bool {
 		return i.ended() || s.stuck()
 	}
 	return i.tail.Load() >= max(i.want, i.head.Load()+1) || i.fin.Load() || s.check(&i.half) != nil || s.ended() != nil
+}
+
+// fewToRead is for how much Read waits (edge/patience.go): no operation of ours matters, but for redirections, of whose
+// end it is told in any case. Where long pieces follow each other, one is seldom alone: two are taken by one switch to the
+// program, half of what the peer may have under way, so that it goes on meanwhile.
+func (s *Conn) fewToRead() int {
+	if s.in.bulk && s.in.plan.to == nil {
+		return -2
+	}
+	return 0
 }
 
 // take copies what is there to p.
@@ -253,6 +267,24 @@ func (s *Conn) canWrite() bool {
 	}
 	to, err := s.peer()
 	return err != nil || to != nil && s.out.room(int(to.Size())) > 0
+}
+
+// fewToWrite is how many pieces the transport must be done with before canWrite, as far as that is known: none if the
+// peer's ring is full, of which the peer's credit tells.
+func (s *Conn) fewToWrite() int {
+	o := &s.out
+	if o.until > 0 {
+		n, freed := 0, o.freed
+		for ; n < o.flying && freed < o.until; n++ {
+			freed += uint64(o.pieces[(o.oldest+n)%maxPieces].n)
+		}
+		return max(1, n)
+	}
+	to, err := s.peer()
+	if err == nil && (to == nil || o.sent.Load()-o.acked.Load() >= uint64(to.Size())) {
+		return 0
+	}
+	return 1
 }
 
 // send gives one piece of up to most bytes, which begins at byte skip of the source, to the transport and returns its

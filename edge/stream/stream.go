@@ -40,7 +40,7 @@ var core = inner.Edge.(interface {
 	Silent(*edge.Conn) bool
 	Down(*edge.Conn) error
 	Tap(*edge.Conn, inner.Tap)
-	NewCond(*edge.Conn, func() bool) inner.Cond
+	NewCond(*edge.Conn, func() bool, func() int) inner.Cond
 	WaitIdle(context.Context, *edge.Conn) error
 	Settled(edge.Op) bool
 	Exported(*edge.Conn, string) *edge.RemoteRegion
@@ -107,8 +107,9 @@ func newConn(c *edge.Conn, r *edge.Region, cfg *Config, data []byte) *Conn {
 		c: c, region: r, ring: cfg.ReceiveBuffer, data: data, linger: cfg.Linger,
 		local: Addr{c.Device().Name(), c.Service()}, remote: Addr{c.Peer(), c.Service()},
 	}
-	s.in.cond, s.out.cond = core.NewCond(c, s.canRead), core.NewCond(c, s.canWrite)
-	s.room = core.NewCond(c, func() bool { return false })
+	s.in.cond = core.NewCond(c, s.canRead, s.fewToRead)
+	s.out.cond = core.NewCond(c, s.canWrite, s.fewToWrite)
+	s.room = core.NewCond(c, func() bool { return false }, nil)
 	s.out.size = cfg.SendBuffer
 	core.Tap(c, tap{s})
 	return s

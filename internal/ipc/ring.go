@@ -31,6 +31,13 @@ const wordStride = 128
 // toldAt is where the daemon counts what it sends (Rings.tell): a word beside wordPulse, which is written as seldom.
 const toldAt = wordPulse*wordStride + wordStride/2
 
+// awaitsAt is where the client says for how many entries it waits (A8.8): beside wordClientAsleep, since both change
+// together.
+const awaitsAt = wordClientAsleep*wordStride + wordStride/2
+
+// AwaitNotes is said with it by one who waits for so many notifications, and not for operations that end well.
+const AwaitNotes = 1 << 31
+
 // What the client writes to wordClientAsleep. Any other value but 0 means the same as asleep.
 const (
 	asleep = 1
@@ -121,7 +128,14 @@ type CompleteProducer struct {
 	seen uint32
 	head uint32 // client's head as last read
 
+	// More says that operations of the client are in flight: more entries follow, and one that waits for several may
+	// be left alone until it has them (A8.8).
+	More bool
+
 	bell  reason            // of entries behind seen to ring the doorbell
+	notes uint32            // notifications since the doorbell's client was told
+	held  bool              // there are entries before seen of which nobody was told: bell is their reason
+	rush  bool              // they are to be told
 	words [abi.Words]reason // likewise to wake who sleeps on a word
 	due   WordSet           // those of words that are not calm
 	wakes WordSet           // whose sleepers Publish took, and that are still to be woken
@@ -133,6 +147,7 @@ type reason uint8
 const (
 	calm  reason = iota // there are none
 	quiet               // operations that ended well: they wake nobody who dozes
+	note                // notifications: one may wait for several (A8.8)
 	loud
 )
 
@@ -164,7 +179,11 @@ func (p *CompleteProducer) PutFor(e *CQE, word uint8) bool {
 	EncodeCQE(p.r.cqEntry(p.tail&p.mask), e)
 	p.tail++
 	why := quiet
-	if e.Kind != CQComplete || e.Status != StatusOK {
+	switch {
+	case e.Kind == CQNotify:
+		why = note
+		p.notes++
+	case e.Kind != CQComplete || e.Status != StatusOK:
 		why = loud
 	}
 	if word == 0 {
@@ -177,14 +196,14 @@ func (p *CompleteProducer) PutFor(e *CQE, word uint8) bool {
 
 // Awaited reports whether a client that polls waits for what was put since the latest Publish.
 func (p *CompleteProducer) Awaited(by Polling) bool {
-	if by != PollsForPeer {
-		return by != NotPolling
+	if by == NotPolling || p.due == 0 && p.few() {
+		return false
 	}
-	if p.bell == loud {
+	if by != PollsForPeer || p.bell >= note {
 		return true
 	}
 	for due := p.due; due != 0; due &= due - 1 {
-		if p.words[bits.TrailingZeros64(uint64(due))] == loud {
+		if p.words[bits.TrailingZeros64(uint64(due))] >= note {
 			return true
 		}
 	}
@@ -194,16 +213,63 @@ func (p *CompleteProducer) Awaited(by Polling) bool {
 // Publish makes the entries put visible to the client and reports whether the caller must ring the complete doorbell.
 // Whom it must wake besides is for Wakes to say.
 func (p *CompleteProducer) Publish() (wake bool) {
-	if p.seen != p.tail {
+	fresh := p.seen != p.tail
+	if fresh {
 		p.seen = p.tail
 		p.r.word(wordCQTail).Store(p.tail)
 	}
-	wake = p.bell.wakes(p.r.word(wordClientAsleep))
-	p.bell = calm
+	switch {
+	case p.held && !fresh && !p.rush:
+	case p.few():
+		p.held = true
+	default:
+		wake = p.bell.wakes(p.r.word(wordClientAsleep))
+		p.bell, p.notes, p.held, p.rush = calm, 0, false, false
+	}
 	if p.due != 0 {
 		p.takeWords()
 	}
 	return wake
+}
+
+// few reports whether a client that waits for several entries is left alone: none has to be told at once, and there are
+// fewer.
+func (p *CompleteProducer) few() bool {
+	if p.rush || p.bell == loud || p.bell == calm {
+		return false
+	}
+	awaits := p.r.awaits().Load()
+	n := awaits &^ AwaitNotes
+	switch {
+	case n <= 1:
+		return false
+	case p.bell == note:
+		return awaits&AwaitNotes != 0 && p.notes < n
+	case awaits&AwaitNotes != 0 || !p.More:
+		return false
+	case uint32(p.Used()) < n:
+		return true
+	}
+	_, err := p.Refresh() // after an error the client goes when the shard looks for room
+	return err == nil && uint32(p.Used()) < n
+}
+
+// Held reports whether a client was left alone with entries of which it has not been told since (A8.8); notes, with
+// notifications.
+func (p *CompleteProducer) Held() (held, notes bool) { return p.held, p.held && p.bell == note }
+
+// Recall has the next Publish tell of entries with which the client was left alone, unless it has taken all. It
+// reports whether there are any.
+func (p *CompleteProducer) Recall() bool {
+	if !p.held {
+		return false
+	}
+	if _, err := p.Refresh(); err == nil && p.Used() == 0 {
+		p.bell, p.notes, p.held = calm, 0, false
+		return false
+	}
+	p.rush = true
+	return true
 }
 
 // CompleteConsumer is the client's end of the completion ring. One goroutine at a time uses it.

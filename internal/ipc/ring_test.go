@@ -486,3 +486,86 @@ func TestMapRingsRefuses(t *testing.T) {
 		t.Error("ten bytes accepted")
 	}
 }
+
+// A8.8: of entries that are fewer than a client waits for nobody is told, unless one of them is to be told at once or
+// no more follow; Recall tells of them later.
+func TestClientWaitsForSeveral(t *testing.T) {
+	done, failed, note := CQE{Kind: CQComplete}, CQE{Kind: CQComplete, Status: StatusKey}, CQE{Kind: CQNotify}
+	for name, c := range map[string]struct {
+		asks uint32
+		more bool
+		put  []CQE
+		wake bool
+	}{
+		"fewer":                     {3, true, []CQE{done, done}, false},
+		"as many":                   {3, true, []CQE{done, done, done}, true},
+		"more":                      {3, true, []CQE{done, done, done, done}, true},
+		"one for any":               {1, true, []CQE{done}, true},
+		"one for an older client":   {0, true, []CQE{done}, true},
+		"fewer than there can be":   {1<<31 - 1, true, []CQE{done, done, done, done}, false},
+		"fewer, and no more follow": {3, false, []CQE{done}, true},
+		"a failure":                 {3, true, []CQE{failed}, true},
+		"a notification":            {3, true, []CQE{note}, true},
+		"a failure among them":      {5, true, []CQE{done, failed, done}, true},
+		"fewer notifications":       {AwaitNotes | 3, false, []CQE{note, done, note, done}, false},
+		"as many notifications":     {AwaitNotes | 3, false, []CQE{note, note, note}, true},
+		"a message among them":      {AwaitNotes | 3, false, []CQE{note, {Kind: CQReceive}}, true},
+		"one of one notification":   {AwaitNotes | 1, false, []CQE{note}, true},
+		"an operation, at none":     {AwaitNotes | 3, true, []CQE{done}, true},
+	} {
+		for _, polls := range []bool{false, true} {
+			r := newRings(t, 8)
+			cp, cc := r.CompleteProducer(), r.CompleteConsumer()
+			cp.More = c.more
+			r.SetClientAwaits(c.asks)
+			r.SetClientAsleep(!polls)
+			for i := range c.put {
+				cp.Put(&c.put[i])
+			}
+			told := polls && cp.Awaited(Polls)
+			if rings := cp.Publish(); rings && polls {
+				t.Errorf("%s: one that does not sleep is woken", name)
+			} else if told = told || rings; told != c.wake || !cc.Ready() || held(cp) == c.wake {
+				t.Errorf("%s (polls: %v): told %v, want %v; held %v", name, polls, told, c.wake, held(cp))
+			}
+			if cp.Recall() == c.wake {
+				t.Errorf("%s: recalls %v", name, c.wake)
+			}
+			if told = polls && cp.Awaited(Polls); !polls {
+				told = cp.Publish()
+			}
+			if !c.wake && !told {
+				t.Errorf("%s (polls: %v): not told when recalled", name, polls)
+			}
+			if cp.Publish(); held(cp) {
+				t.Errorf("%s: held when told", name)
+			}
+		}
+	}
+}
+
+func held(p *CompleteProducer) bool {
+	is, _ := p.Held()
+	return is
+}
+
+// What a client took does not count, nor is it told of.
+func TestWhatWasTakenIsNotTold(t *testing.T) {
+	r := newRings(t, 8)
+	cp, cc := r.CompleteProducer(), r.CompleteConsumer()
+	cp.More = true
+	r.SetClientAwaits(2)
+	r.SetClientAsleep(true)
+	for range 3 {
+		cp.Put(&CQE{Kind: CQComplete})
+		if cp.Publish() {
+			t.Fatal("woken for one of two")
+		}
+		if n, err := cc.Drain(make([]CQE, 8)); n != 1 || err != nil {
+			t.Fatalf("%d entries, %v", n, err)
+		}
+	}
+	if cp.Recall() || cp.Publish() {
+		t.Error("woken though it has taken all")
+	}
+}

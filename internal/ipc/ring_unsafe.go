@@ -15,6 +15,9 @@ func (r *Rings) word(i int) *atomic.Uint32 {
 // told returns the word at toldAt.
 func (r *Rings) told() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.mem[toldAt])) }
 
+// awaits returns the word at awaitsAt.
+func (r *Rings) awaits() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.mem[awaitsAt])) }
+
 // threadWord returns word i, from 0, of those on which threads of the client sleep.
 func (r *Rings) threadWord(i int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[wordsAt+i*wordsApart]))

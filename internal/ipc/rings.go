@@ -134,6 +134,13 @@ func (r *Rings) ClientAsleep() bool { return r.word(wordClientAsleep).Load() != 
 // not wake it for those that complete well.
 func (r *Rings) SetClientDozing() { r.word(wordClientAsleep).Store(dozing) }
 
+// SetClientAwaits says for how many entries of the completion ring a client waits, whether it sleeps or polls (A8.8). 0
+// and 1: for any.
+func (r *Rings) SetClientAwaits(n uint32) { r.awaits().Store(n) }
+
+// ClientAwaits is what SetClientAwaits said.
+func (r *Rings) ClientAwaits() uint32 { return r.awaits().Load() }
+
 // Polling is what a client says of a thread that polls (A8.5).
 type Polling uint32
 

@@ -59,6 +59,13 @@ func (w *Watcher) FD() int { return w.fd }
 // Ring wakes the waiter from its own process.
 func (w *Watcher) Ring() { w.own.Ring() }
 
+// Wait blocks until a Ring, a signal, or for so many milliseconds, without limit for -1. FD is unreadable afterwards,
+// as after Clear, by the same call.
+func (w *Watcher) Wait(ms int) {
+	var rung [2]unix.EpollEvent
+	_, _ = unix.EpollWait(w.fd, rung[:], ms)
+}
+
 // Clear makes FD unreadable until the next Ring.
 func (w *Watcher) Clear() {
 	var rung [2]unix.EpollEvent

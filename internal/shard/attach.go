@@ -205,7 +205,9 @@ func (s *Shard) dropReaped(now mono.Time, r *regmem.Region) {
 // free forgets a dead client whose regions were dropped; its owner unmaps what it had, once nobody rings it any more.
 func (s *Shard) free(c *Client) {
 	s.clients.list[c.slot] = nil
-	s.clients.due = slices.DeleteFunc(s.clients.due, func(o *Client) bool { return o == c })
+	is := func(o *Client) bool { return o == c }
+	s.clients.due = slices.DeleteFunc(s.clients.due, is)
+	s.clients.held.list = slices.DeleteFunc(s.clients.held.list, is)
 	s.clients.dying--
 	c.exported(-c.exports) // those of connections that were forgotten before their keys
 	c.flight.spare()

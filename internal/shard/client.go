@@ -340,6 +340,11 @@ func (s *Shard) flushClients(now mono.Time) {
 
 func (s *Shard) flushClient(now mono.Time, c *Client) {
 	polls := c.rings.ClientPolling()
+	c.cq.More = c.flight.inflight > 0
+	if c.ring.overdue {
+		c.ring.overdue = false
+		c.cq.Recall()
+	}
 	if c.cq.Awaited(polls) {
 		c.ring.rung = now
 		s.await(c, true)
@@ -353,6 +358,7 @@ func (s *Shard) flushClient(now mono.Time, c *Client) {
 	default:
 		s.wake(c)
 	}
+	s.leaveAlone(now, c)
 	if c.behind() {
 		s.evict(c, "its memory takes longer to be read and written than its connections live")
 		return

@@ -19,21 +19,24 @@ import (
 // call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it is a system
 // call.
 type ringer struct {
-	bell   *ipc.Doorbell
-	rings  *ipc.Rings    // for its words
-	owed   owed          // what the next ring is
-	doubt  mono.Time     // until then the thread's own time counts: a ring seemed long
-	debt   debt          // of its long rings
-	shares bool          // the client seems to run on the shard's core
-	waits  bool          // among clientSet.bells
-	due    bool          // among clientSet.due
-	polls  bool          // there since it was given something while it polled
-	took   bool          // it took what it was given, and was not seen to wait since
-	rung   mono.Time     // the end of the latest ring, or the latest time that it was given something while it polled
-	looks  uint64        // at the thread's clock
-	until  mono.Time     // the goroutine rings
-	asked  chan struct{} // it is to ring; nil: there is none
-	later  struct {      // what
+	bell    *ipc.Doorbell
+	rings   *ipc.Rings    // for its words
+	owed    owed          // what the next ring is
+	doubt   mono.Time     // until then the thread's own time counts: a ring seemed long
+	debt    debt          // of its long rings
+	shares  bool          // the client seems to run on the shard's core
+	waits   bool          // among clientSet.bells
+	due     bool          // among clientSet.due
+	polls   bool          // there since it was given something while it polled
+	took    bool          // it took what it was given, and was not seen to wait since
+	held    mono.Time     // until when it is left alone with what it was given (ABI A8.8); zero: it is not
+	listed  bool          // among heldSet.list
+	overdue bool          // it is to be left alone no longer
+	rung    mono.Time     // the end of the latest ring, or the latest time that it was given something while it polled
+	looks   uint64        // at the thread's clock
+	until   mono.Time     // the goroutine rings
+	asked   chan struct{} // it is to ring; nil: there is none
+	later   struct {      // what
 		bell  atomic.Bool
 		words atomic.Uint64
 	}

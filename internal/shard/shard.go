@@ -100,6 +100,7 @@ type clientSet struct {
 	touched   []*Client               // clients with completions or messages to flush this iteration
 	bells     []*Client               // clients to be woken once frames have left (ringBells)
 	due       []*Client               // clients that have to run: wake.go
+	held      heldSet                 // clients that wait for more than they have: alone.go
 	told      bool                    // in the latest iteration a client that polls was sent messages
 	evictions uint64
 	reapFirst int               // which slot's client ends first in this iteration
@@ -199,6 +200,9 @@ func (s *Shard) work() (sleep bool) {
 			now = mono.Now() // a burst of sealed frames may have taken longer than the patience is, or a slow yield
 			s.idle.wait.lastWork = now
 		}
+		if !worked && len(s.clients.held.list) > 0 && now.Sub(s.idle.wait.lastWork) >= restTime {
+			s.release(now, true)
+		}
 		due, polls := s.stillDue(now, 0)
 		if worked && !polls && !s.clients.told {
 			continue
@@ -232,6 +236,9 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	}
 	if now >= s.clients.pulseAt {
 		s.pulse(now)
+	}
+	if len(s.clients.held.list) > 0 {
+		s.release(now, false)
 	}
 	for look := 1; ; look++ {
 		worked = !s.clientsFirst() && s.receive(now)

@@ -68,6 +68,9 @@ func (s *Shard) prepareSleep(now mono.Time, b *pollSet) bool {
 	if s.idle.busy || s.links.failedLinks {
 		return false
 	}
+	if s.release(now, true) {
+		return false // they run first
+	}
 	s.idle.calls.fold(b)
 	s.box.asleep.Store(true)
 	s.setAsleep(true)
