@@ -22,7 +22,6 @@ struct lib lib = { .mu = PTHREAD_MUTEX_INITIALIZER };
 void (*lib_lost)(void), (*lib_forking)(void), (*lib_forked)(void), (*lib_retry)(void);
 static bool watching; /* a thread sleeps in the device's descriptor, or is about to */
 static bool helping;  /* the thread runs */
-static bool resting;  /* and looks only now and then, since the program does */
 static int kick = -1; /* wakes it */
 static __thread const sigset_t *signals; /* that are blocked while this thread waits; NULL: as they are otherwise */
 static __thread int64_t alone_until; /* ns: nobody else wants the core that this thread polls on */
@@ -308,7 +307,6 @@ static void *help(void *arg)
 			progress();
 		bool awaits = steps();
 		seen = lib.polls;
-		resting = busy;
 		uint64_t n;
 		if (read(kick, &n, sizeof n) < 0 && errno != EAGAIN)
 			say("the thread cannot be woken: %s", strerror(errno));

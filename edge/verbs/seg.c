@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -226,42 +227,50 @@ void seg_release(struct seg **held, int n)
 #define COPIES ((size_t)MOST_HEAP)
 
 static int forking[2] = { -1, -1 };
+static bool apart = true; /* the child can have copies, or needs none */
 
 void segs_forking(void)
 {
 	bool any = false;
-	for (int i = 0; i < nsegs; i++) {
+	int spare = nsegs > 0 && pipe2(forking, O_CLOEXEC) == 0 ? dup(forking[0]) : -1; /* maps_has needs one */
+	apart = nsegs == 0 || spare >= 0;
+	if (spare >= 0)
+		close(spare);
+	for (int i = 0; i < nsegs && apart; i++) {
 		segs[i]->whole = maps_has(segs[i]->start, segs[i]->end, segs[i]->inode);
 		any |= segs[i]->whole;
 	}
-	if (!any || pipe2(forking, O_CLOEXEC) != 0)
+	if (!any && forking[0] >= 0) {
+		close(forking[0]);
+		close(forking[1]);
 		forking[0] = forking[1] = -1;
+	}
 }
 
 /* In the child, where nothing but calls of the kernel is safe: the memfd has the bytes. */
-static void copy_pages(const struct seg *s, uintptr_t from, uintptr_t to)
+static bool copy_pages(const struct seg *s, uintptr_t from, uintptr_t to)
 {
 	size_t size = to - from;
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ssize_t n = 0;
 	for (size_t at = 0; p != MAP_FAILED && at < size; at += (size_t)n)
 		if ((n = pread(s->memfd, (char *)p + at, size - at, (off_t)(from - s->start + at))) <= 0)
-			return;
-	if (p != MAP_FAILED)
-		syscall(SYS_mremap, p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, from);
+			return false;
+	return p != MAP_FAILED &&
+		syscall(SYS_mremap, p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, from) == (long)from;
 }
 
 static void segs_forked(bool child)
 {
 	char byte = 0;
+	if (child && !apart)
+		kill(getpid(), SIGKILL); /* as a child without memory: its heap would be the parent's */
 	for (int i = 0; child && forking[0] >= 0 && i < nsegs; i++) {
 		const struct seg *s = segs[i];
-		if (s->whole && (s->wider || s->end - s->start <= COPIES))
-			copy_pages(s, s->start, s->end);
-		else if (s->whole) {
-			copy_pages(s, s->start, s->start + PAGE);
-			copy_pages(s, s->end - PAGE, s->end);
-		}
+		bool all = s->wider || s->end - s->start <= COPIES;
+		if (s->whole && !(all ? copy_pages(s, s->start, s->end) : copy_pages(s, s->start, s->start + PAGE) &&
+		                  copy_pages(s, s->end - PAGE, s->end)))
+			kill(getpid(), SIGKILL);
 	}
 	nsegs = child ? 0 : nsegs;
 	if (forking[0] < 0)

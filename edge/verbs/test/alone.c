@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -18,6 +19,31 @@
 #include <unistd.h>
 
 #include "ends.h"
+
+/* A child for whose copies there is no memory, or no descriptor, does not begin. */
+static void scarce(struct end *e, int resource, rlim_t most)
+{
+	const size_t size = 32 << 20;
+	struct rlimit had, few;
+	int status;
+	char *p = malloc(size);
+	struct ibv_mr *mr = ibv_reg_mr(e->pd, p, size, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr != NULL && getrlimit(resource, &had) == 0, "ibv_reg_mr");
+	p[0] = 'p';
+	few = had;
+	few.rlim_cur = most;
+	CHECK(setrlimit(resource, &few) == 0, "setrlimit");
+	pid_t pid = fork();
+	if (pid == 0) {
+		p[0] = 'c';
+		_exit(0);
+	}
+	setrlimit(resource, &had);
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && p[0] == 'p', "the child has the parent's memory");
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "a child without copies: status %#x", status);
+	CHECK(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+	free(p);
+}
 
 /* After fork neither side sees what the other does to its heap, registered or not. */
 static int forks(void)
@@ -47,6 +73,8 @@ static int forks(void)
 	int status;
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child sees other bytes, or has no device");
 	CHECK(strcmp(near, "parent") == 0, "the child's write is seen: %s", near);
+	scarce(&e, RLIMIT_AS, 1 << 20);
+	scarce(&e, RLIMIT_NOFILE, 0);
 	void *late = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *shared = ibv_reg_mr(e.pd, late, 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(shared != NULL && ibv_dereg_mr(shared) == 0, "the parent's device does not survive its child");
