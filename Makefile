@@ -28,11 +28,13 @@ figures: build    ## the five papers' figures and further ones, with the papers'
 figures-readme: build  ## measures what README.md and docs/PERFORMANCE.md say anew, 12 minutes; bench/figures.sh has the commands
 	bench/figures.sh
 
-# What go test itself would vet, go vet has vetted.
+# What go test itself would vet, go vet has vetted. Both look at the commands without their profiles (default.pgo): with
+# them, each package, those of the standard library too, is vetted and compiled once more for each such command and its
+# tests. edged and edgebench in bin, which lab-c and demo run, are built with them.
 test: build       ## everything that must pass, as root or as a user who may make user namespaces
-	$(GO) vet ./...
-	$(GO) test -vet=off -timeout 8m ./...
-	LAZYALL=1 $(GO) test -vet=off -timeout 8m ./internal/engine
+	$(GO) vet -pgo=off ./...
+	$(GO) test -pgo=off -vet=off -timeout 8m ./...
+	LAZYALL=1 $(GO) test -pgo=off -vet=off -timeout 8m ./internal/engine
 
 race:             ## the same under the race detector, for the packages that have goroutines or labs
 	$(GO) test -race -vet=off -timeout 10m ./edge ./edge/dsm ./edge/stream ./edge/examples \
