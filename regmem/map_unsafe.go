@@ -44,3 +44,12 @@ func inCore(b []byte) (n int) {
 }
 
 var pageSize = unix.Getpagesize()
+
+// lockOnFault locks each page of b when it is first used (mlock2).
+func lockOnFault(b []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_MLOCK2, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MLOCK_ONFAULT)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -172,9 +172,18 @@ func mapShared(fd, n int) (*Memory, error) {
 	return &Memory{buf: buf, fd: fd, unmap: (*Memory).unmapShared}, nil
 }
 
-// Fix makes offered memory what Alloc returns otherwise, pinned, and more: from here on nobody can punch holes into it,
-// so that every byte stays where it is paid for, and nobody can map it for writing who has not done so. The descriptor
-// has served its purpose and is closed. After an error the memory is as it was, or without a descriptor; Close it.
+// lateMost is the longest memory that Fix leaves to be filled and locked page by page, as it is used. Programs that
+// come and go use little of the memory of their streams, and filling all of it takes longer than what they do; and
+// nobody's page has more than so many of these faults to make the thread wait that uses it for everybody.
+const lateMost = 1 << 20
+
+// Fix makes offered memory what Alloc returns otherwise, pinned, and more: from here on nobody can punch holes into
+// it, so that every byte stays where it is paid for, and nobody can map it for writing who has not done so. The
+// descriptor has served its purpose and is closed. After an error the memory is as it was, or without a descriptor;
+// Close it.
+//
+// Memory of up to lateMost bytes gets its pages, but each is cleared, mapped and locked when it is first used. Where
+// the kernel could swap it out before that, all is locked now.
 func (m *Memory) Fix() error {
 	switch {
 	case m.buf == nil:
@@ -186,17 +195,32 @@ func (m *Memory) Fix() error {
 		return fmt.Errorf("%w: it cannot be sealed against holes: %w; whoever it was offered to sealed it otherwise",
 			ErrSeals, err)
 	}
+	done, err := Reserve(len(m.buf))
+	if err != nil {
+		m.CloseFD()
+		return err
+	}
+	defer done()
+	late := len(m.buf) <= lateMost && !Swaps() && Fill(m.fd, len(m.buf)) == nil
 	fd := m.fd
 	m.fd = -1
 	if err := unix.Close(fd); err != nil {
 		return fmt.Errorf("regmem: close: %w", err)
 	}
-	done, err := Reserve(len(m.buf))
-	if err != nil {
-		return err
+	if late {
+		return m.pinLate()
 	}
-	defer done()
 	return m.Pin()
+}
+
+// Fill gives each of the first n bytes of a memfd its page, which is not cleared before it is used: then it cannot be
+// lacking. It may wait for whoever else has the descriptor.
+func Fill(fd, n int) (err error) {
+	for {
+		if err = unix.Fallocate(fd, 0, 0, int64(n)); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // CloseFD closes the descriptor, if there is one, which nobody is to get any more. The bytes stay.

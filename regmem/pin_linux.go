@@ -28,6 +28,15 @@ func (m *Memory) Pin() error {
 	return nil
 }
 
+// pinLate has the kernel lock each page when it is first used. What the limits have to say, they say now.
+func (m *Memory) pinLate() error {
+	if err := lockOnFault(m.buf); err != nil {
+		return pinError(uint64(len(m.buf)), err)
+	}
+	m.setPinned(true)
+	return nil
+}
+
 // Unpin lets the kernel move and reclaim the pages again; their contents stay. No operation may be in flight on them
 // (Region.InFlight).
 func (m *Memory) Unpin() error {

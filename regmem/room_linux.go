@@ -11,12 +11,14 @@ import (
 )
 
 // How many bytes may be filled between two looks at what is free: lookEvery in any case, since a look costs more than
-// pinning less than that, and where the latest one was just now and found a lot, a small part of it, lookMost at most.
+// pinning less than that, and where the latest one found a lot, a small part of it, lookMost at most. That counts for
+// as long as the machine would take to fill half of it.
 const (
 	lookEvery = 1 << 20
-	lookMost  = leastSpared / 4
+	lookMost  = 64 << 20
 	lookShare = 64 // of what was free beyond what is promised and spared
-	lookFresh = 20 * time.Millisecond
+	lookFresh = time.Second
+	fillRate  = 32 << 30 // bytes that all processors fill in a second at most
 )
 
 // room is what Reserve promised.
@@ -33,10 +35,15 @@ var room struct {
 // unlooked is how many bytes may be granted without a look. The lock is held.
 func unlooked() uint64 {
 	taken := room.promised + max(room.spared, leastSpared)
-	if room.free <= taken || time.Since(room.at) > lookFresh {
+	if room.free <= taken {
 		return lookEvery
 	}
-	return min(max((room.free-taken)/lookShare, lookEvery), lookMost)
+	more := room.free - taken
+	if fresh := time.Duration(float64(more) / 2 / fillRate * float64(time.Second)); time.Since(room.at) >
+		min(fresh, lookFresh) {
+		return lookEvery
+	}
+	return min(max(more/lookShare, lookEvery), lookMost)
 }
 
 // leastSpared is what must stay free at least, in bytes, in the machine and in each control group: the process itself

@@ -57,6 +57,8 @@ func TestReserveUnlooked(t *testing.T) {
 		{0, taken + 1<<40, fresh, lookMost}, {0, taken + 128<<20, fresh, 2 << 20}, {0, taken + 1<<20, fresh, lookEvery},
 		{0, taken / 2, fresh, lookEvery}, {1 << 40, taken + 1<<40, fresh, lookEvery},
 		{0, taken + 1<<40, time.Now().Add(-2 * lookFresh), lookEvery},
+		{0, taken + 1<<30, time.Now().Add(-lookFresh / 10), lookEvery}, // which could be full by now
+		{0, taken + 1<<40, time.Now().Add(-lookFresh / 10), lookMost},
 	} {
 		room.promised, room.free, room.at = c.promised, c.free, c.at
 		if got := unlooked(); got != c.want {

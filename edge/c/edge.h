@@ -297,8 +297,10 @@ EDGE_API int edge_dial(edge_device *dev, const char *peer, const char *service, 
 EDGE_API int edge_dial_start(edge_device *dev, const char *peer, const char *service, const edge_dial_options *options,
                              edge_conn **conn, int timeout_ms);
 EDGE_API int edge_conn_wait(edge_conn *conn, int timeout_ms);
-/* Offers a service on this node. It outlives the daemon. */
+/* Offers a service on this node. It outlives the daemon. edge_listen_start only asks: edge_listener_wait says more. */
 EDGE_API int edge_listen(edge_device *dev, const char *service, edge_listener **listener, int timeout_ms);
+EDGE_API int edge_listen_start(edge_device *dev, const char *service, edge_listener **listener);
+EDGE_API int edge_listener_wait(edge_listener *listener, int timeout_ms);
 /* Waits for a connection and accepts it. Requests that fail meanwhile are passed over. */
 EDGE_API int edge_accept(edge_listener *listener, edge_conn **conn, int timeout_ms);
 /* The same in two steps. Accept and refuse free the request, whatever they return. */
@@ -315,8 +317,7 @@ EDGE_API int edge_request_accept(edge_request *request, const void *data, size_t
                                  int timeout_ms);
 /* Whether the request is for a stream (edge_stream_dial); then *data are those of the dialler's options. */
 EDGE_API int edge_request_stream(const edge_request *request, const void **data, size_t *size);
-/* Accepts it as one. It waits for nothing: edge_stream_wait says how it went. Frees the request, whatever it
- * returns. */
+/* Accepts it as one, without waiting: edge_stream_wait says how it went. Frees the request, whatever it returns. */
 EDGE_API int edge_request_accept_stream(edge_request *request, edge_stream **stream);
 EDGE_API int edge_request_refuse(edge_request *request, const char *reason);
 EDGE_API void edge_listener_close(edge_listener *listener); /* withdraws the service, refuses what waits, and frees */
@@ -326,8 +327,7 @@ EDGE_API const char *edge_conn_peer(const edge_conn *conn);
 EDGE_API const char *edge_conn_service(const edge_conn *conn);
 /* The identity of the peer's node in hexadecimal, as its key proved it; empty until the peer has answered. */
 EDGE_API const char *edge_conn_node(const edge_conn *conn);
-/* The words with which the service refused a dial that failed with EDGE_ERR_REFUSED, which may have others before them;
- * NULL otherwise. Valid until the connection is freed. */
+/* By which the service refused a dial (EDGE_ERR_REFUSED), perhaps behind other words, while conn is there; or NULL. */
 EDGE_API const char *edge_conn_reason(const edge_conn *conn);
 /* What the other side gave to dial or accept. */
 EDGE_API const void *edge_conn_data(const edge_conn *conn, size_t *size);
@@ -565,8 +565,8 @@ EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
  * end is to begin the next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer
  * may; EDGE_ERR_AGAIN until then, or why the connection ended. edge_stream_begin begins it with 1 to
  * EDGE_STREAM_OPENING bytes for the peer's program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no
- * room now. edge_stream_wait is 0 when the peer has taken it. edge_stream_opening copies the bytes by which the peer
- * has begun one to the caller's memory of EDGE_STREAM_OPENING and returns how many; 0: it has not, or they were
+ * room now. edge_stream_wait is 0 when the peer has taken it: if it does it gets what is written before. By
+ * edge_stream_opening the peer copies those bytes to memory of EDGE_STREAM_OPENING: how many; 0: none, or they were
  * answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
 EDGE_API int edge_stream_rest(edge_stream *stream, int begins);
 EDGE_API int edge_stream_resting(edge_stream *stream);

@@ -173,8 +173,9 @@ static void unlist(edge_listener *l)
 		l->user->closed(l);
 }
 
-int listen_on(edge_device *d, const char *service, const struct listener_user *user, uint32_t backlog,
-              edge_listener **listener, int64_t until)
+/* Has the daemon asked. */
+static int listen_start(edge_device *d, const char *service, const struct listener_user *user, uint32_t backlog,
+                        edge_listener **listener, int64_t until)
 {
 	int err = check_name("the service's name", service, false);
 	if (err == 0)
@@ -194,19 +195,38 @@ int listen_on(edge_device *d, const char *service, const struct listener_user *u
 		l->next->at = &l->next;
 	d->conns->listeners = l;
 	offer(l);
-	err = wait_for(d, listening, l, answer_by(until));
-	if (err == 0 && l->err != 0)
-		err = l->err;
-	if (err == 0) {
-		*listener = l;
-		return 0;
-	}
-	unlist(l);
+	*listener = l;
+	return 0;
+}
+
+static int listen_wait(edge_listener *l, int64_t until)
+{
+	int err = wait_for(l->d, listening, l, answer_by(until));
+	return err == 0 ? l->err : err;
+}
+
+static void listen_end(edge_listener *l)
+{
 	struct abi_service m = { 0 };
-	put_str(&m.service, service);
-	if (l->err == 0) /* it may be offered yet */
-		control_tell(d, &m, sizeof m, ABI_UNLISTEN);
+	put_str(&m.service, l->service);
+	if (l->err == 0 && l->d->dead == 0) /* it may be offered yet, or a new daemon be about to offer it */
+		control_tell(l->d, &m, sizeof m, ABI_UNLISTEN);
+	unlist(l);
 	free(l);
+}
+
+int listen_on(edge_device *d, const char *service, const struct listener_user *user, uint32_t backlog,
+              edge_listener **listener, int64_t until)
+{
+	edge_listener *l;
+	int err = listen_start(d, service, user, backlog, &l, until);
+	if (err != 0)
+		return err;
+	err = listen_wait(l, until);
+	if (err == 0)
+		*listener = l;
+	else
+		listen_end(l);
 	return err;
 }
 
@@ -217,18 +237,26 @@ int edge_listen(edge_device *d, const char *service, edge_listener **listener, i
 	return leave(d, listen_on(d, service, NULL, 0, listener, until));
 }
 
+int edge_listen_start(edge_device *d, const char *service, edge_listener **listener)
+{
+	enter(d);
+	return leave(d, listen_start(d, service, NULL, 0, listener, 0));
+}
+
+int edge_listener_wait(edge_listener *l, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(l->d);
+	return leave(l->d, listen_wait(l, until));
+}
+
 void edge_listener_close(edge_listener *l)
 {
 	if (l == NULL)
 		return;
 	edge_device *d = l->d;
 	enter(d);
-	struct abi_service m = { 0 };
-	put_str(&m.service, l->service);
-	if (l->err == 0 && d->dead == 0) /* a new daemon may be about to offer it */
-		control_tell(d, &m, sizeof m, ABI_UNLISTEN);
-	unlist(l);
-	free(l);
+	listen_end(l);
 	leave(d, 0);
 }
 

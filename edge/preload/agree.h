@@ -32,8 +32,6 @@ bool both_ends(int fd, union address *local, union address *remote);
 bool anonymous(const union address *a);
 bool same_address(const union address *a, const union address *b);
 size_t said(unsigned char *to, unsigned char kind, const unsigned char *word, const char *tuple);
-#define FOLD 14695981039346656037u
-uint64_t fold(uint64_t h, const void *p, size_t n); /* FNV-1a */
 
 /* Sleeps until s has one of the events, and more than so many bytes to read unless that is 0, or until. 0 or an errno:
  * EINTR, ETIMEDOUT. Unlocked. */
@@ -41,6 +39,8 @@ int wait_for(struct sock *s, int want, size_t more, int64_t until);
 void table_withdraw(const char *why);     /* what is not a stream yet stays with TCP */
 
 /* connector.c, by guard */
+#define FOLD 14695981039346656037u
+uint64_t fold(uint64_t h, const void *p, size_t n); /* FNV-1a */
 bool offer(int fd, bool nonblock, struct sock **s, const union address *to);
 void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
 bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
@@ -72,6 +72,7 @@ bool stayed(const char *peer, const char *tuple);
 /* held.c, by guard */
 size_t held_room(struct sock *s);         /* bytes that can be kept */
 size_t keep(struct sock *s, const struct iovec *v, size_t n); /* of an undecided socket: how many were kept */
+void send_ahead(struct sock *s);          /* what is kept goes on a stream that the other side may take */
 bool held_to_stream(struct sock *s);      /* false: the stream has no room for all of them yet */
 void held_to_tcp(struct sock *s);
 void drive_on(void);                      /* has that happen though the program calls nothing more */

@@ -21,6 +21,12 @@
 enum { TARGETS = 256 };
 static struct { uint64_t id; int64_t until; } targets[TARGETS];
 
+uint64_t fold(uint64_t h, const void *p, size_t n) {
+	for (const unsigned char *c = p; n > 0; n--)
+		h = (h ^ *c++) * 1099511628211u;
+	return h;
+}
+
 static uint64_t target_of(const char *peer, const char *to) {
 	uint64_t h = fold(fold(FOLD, peer, strlen(peer) + 1), to, strlen(to));
 	return h | 1;
@@ -93,19 +99,23 @@ static int probe(struct sock *s, const union address *to, bool early) {
 	return 0;
 }
 
-/* Offers s, which has its names, and asks then: whoever hears the nonce may show it to who has the name. */
+/* Offers s, which has its names, and asks then: whoever hears the nonce may show it to who has the name. The daemon is
+ * asked for both at once, and does the one after the other. */
 static void offer_service_to(struct sock *s, const union address *to, bool early) {
+	const char *why = NULL;
+	char text[256];
+	if (edge_listen_start(device, s->service, &s->listener) == 0 && probe(s, to, early))
+		why = "tcp: the daemon cannot be asked";
 	if (offer_service(s)) {
-		char text[256];
 		snprintf(text, sizeof text, "tcp: %s", edge_detail());
-		become_plain(s, text);
+		why = text;
+	}
+	if (why) {
+		become_plain(s, why);
 		return;
 	}
 	edge_listener_watch(s->listener, s);
-	if (probe(s, to, early))
-		become_plain(s, "tcp: the daemon cannot be asked");
-	else
-		edge_stream_reserve(device);
+	edge_stream_reserve(device);
 }
 
 /* The kernel is asked who accepts on this host. Whoever demands streams has the acceptor show the nonce. */
@@ -265,19 +275,27 @@ static void look_at_begun(struct sock *s) {
 	if (err == EDGE_ERR_AGAIN) {
 		if (dialled_beside(s))
 			return;
+		send_ahead(s);
 		/* Before it has accepted a new stream the other side has said nothing there: TCP's end counts as its word. */
 		bool used = early ? s->tcp.arrived != 0 : tcp_used(s);
 		if ((s->connecting || s->fd < 0 || used) && !look_at_connection(s))
 			return;
 		if (s->connecting)
 			s->until = now_ns() + VERDICT;
+		else if (s->kept.ahead)
+			s->until = NEVER; /* as long as TCP would wait for a program that is busy */
 		else if (now_ns() >= s->until)
 			become_plain(s, "tcp: not taken in time");
 		return;
 	}
-	s->kept.begun = s->kept.early = false;
+	bool ahead = s->kept.ahead;
+	/* What it does not take it closes in order, and says so last. */
+	int end = ahead && err ? edge_conn_error(edge_stream_conn(s->stream)) : EDGE_ERR_PEER_CLOSED;
+	if (end == 0)
+		return;
+	s->kept.begun = s->kept.early = s->kept.ahead = false;
 	if (err == 0) {
-		s->kept.confirms = true; /* PROTOCOL 20.10 */
+		s->kept.confirms = !ahead; /* PROTOCOL 20.10 */
 		if (early && strcmp(edge_conn_node(edge_stream_conn(s->stream)), edge_device_node(device)) == 0) {
 			become_plain(s, "tcp: a program of this host has not shown the nonce");
 			return;
@@ -299,6 +317,14 @@ static void look_at_begun(struct sock *s) {
 		become_plain(s, "tcp: the other side gave up");
 		return;
 	}
+	if (s->held.ahead > 0 && end != EDGE_ERR_PEER_CLOSED) {
+		s->held.gone = true; /* it may have taken them, so that they must not come twice */
+		become_plain(s, "tcp: whether the other side took the stream is not known");
+		return;
+	}
+	s->held.ahead = 0;
+	if (ahead)
+		s->until = now_ns() + VERDICT;
 	edge_stream_close(s->stream, 0);
 	s->stream = NULL;
 	if (!s->connecting)

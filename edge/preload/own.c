@@ -53,6 +53,13 @@ bool own_is(int fd) {
 	return false;
 }
 
+int own_count(void) {
+	int n = 0;
+	for (int i = 0; i < used; i++)
+		n += kept[i].fd > 0;
+	return n;
+}
+
 /* The lowest number for ours: they have the upper quarter of those that the process may use. */
 int own_floor(void) {
 	struct rlimit l;

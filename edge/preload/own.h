@@ -10,6 +10,7 @@
 
 int own_take(int fd);    /* a handle for fd. -1: errno says why not */
 int own_number(int fd);  /* of a handle; a number is its own */
+int own_count(void);     /* how many there are */
 bool own_is(int fd);     /* of a number */
 int own_floor(void);     /* no number that is taken now is below */
 void own_stay(int fd, bool stays); /* whether children of fork keep this handle */

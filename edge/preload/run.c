@@ -49,6 +49,13 @@ void note(const char *of, const char *what) {
 	errno = err;
 }
 
+/* What the kernel calls a program that it has just begun, so that the daemon need not ask it. NULL: it may differ. */
+const char *program_name(void) {
+	const char *p = program_invocation_short_name;
+	size_t n = strspn(p, "-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+	return n > 0 && n < 16 && !p[n] ? p : NULL;
+}
+
 /* Programs that hand a socket which they used already to another process: $EDGE_RUN_SKIP, else these. */
 static bool skipped(void) {
 	const char *list = secure_getenv("EDGE_RUN_SKIP"), *name = program_invocation_short_name;

@@ -13,6 +13,7 @@ extern uint32_t stream_buffer;    /* bytes */
 
 bool run_begin(void);  /* reads the settings. false: no peer is named */
 void run_is(void);     /* this process, and not a parent of it, is the one */
+const char *program_name(void); /* NULL: unknown */
 bool borrowed(void);   /* a child of vfork runs in this memory: what it closes stays open here */
 void note(const char *of, const char *what); /* to the file $EDGE_RUN_LOG */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /* on standard error */

@@ -58,7 +58,7 @@ static void no_daemon(const char *why) {
 
 /* Opens the device, and what threads wait by. It attaches meanwhile. A hub that is there stays: others sleep by it. */
 static void open_device(void) {
-	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket};
+	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket, .name = program_name()};
 	cfg.receive_buffer = cfg.send_buffer = stream_buffer;
 	if (edge_open_start(&device, &cfg)) {
 		device = NULL;
@@ -106,11 +106,15 @@ bool device_ready(void) {
 	return device && !attaches && edge_device_error(device) == 0;
 }
 
-/* Offers s->service. A daemon that does not answer would keep each of many connections, and all who wait for guard. */
+/* Offers s->service, if that has not begun, and waits for it. A daemon that does not answer would keep each of many
+ * connections, and all who wait for guard. */
 int offer_service(struct sock *s) {
-	int err = edge_listen(device, s->service, &s->listener, DAEMON_MS);
-	if (err)
+	int err = s->listener ? 0 : edge_listen_start(device, s->service, &s->listener);
+	err = err ? err : edge_listener_wait(s->listener, DAEMON_MS);
+	if (err) {
+		edge_listener_close(s->listener);
 		s->listener = NULL;
+	}
 	if (err == EDGE_ERR_TIMEOUT || err == EDGE_ERR_DAEMON_SILENT)
 		device_after = now_ns() + PAUSE;
 	return err;
@@ -212,12 +216,6 @@ size_t said(unsigned char *to, unsigned char kind, const unsigned char *word, co
 	memcpy(to + 1, word, NONCE_SIZE);
 	memcpy(to + 1 + NONCE_SIZE, tuple, n);
 	return 1 + NONCE_SIZE + n;
-}
-
-uint64_t fold(uint64_t h, const void *p, size_t n) {
-	for (const unsigned char *c = p; n > 0; n--)
-		h = (h ^ *c++) * 1099511628211u;
-	return h;
 }
 
 /* --- what the kernel says of TCP, before the verdict --- */
@@ -339,7 +337,7 @@ void become_plain(struct sock *s, const char *why) {
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
-	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = s->kept.early = false;
+	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = s->kept.early = s->kept.ahead = false;
 	if (open && required) {
 		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);
@@ -446,8 +444,8 @@ int64_t next_verdict(void) {
 static bool has(struct sock *s, int want, size_t more) {
 	switch (s->state) {
 	case DIALLING:
-		return want == 0 && more && holds(s, more);
 	case OFFERED:
+		return want == 0 && more && holds(s, more);
 	case ACCEPTED:
 		return false;
 	case STREAM:
@@ -518,7 +516,7 @@ int settle(struct sock *s, bool nonblock, int64_t until, size_t bytes) {
 		if (nonblock)
 			return EAGAIN;
 		int err = wait_for(s, 0, bytes, until);
-		if (err || s->state == DIALLING) /* or they can be kept */
+		if (err || s->state == DIALLING || s->state == OFFERED) /* or they can be kept */
 			return err && err != ETIMEDOUT ? err : EAGAIN;
 	}
 }

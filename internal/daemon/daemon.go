@@ -234,6 +234,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if err := residentCode(); err != nil {
 			d.log.Warn("the program's code is read from its file when it first runs", "error", err)
 		}
+		if err := calmMonitor(); err != nil {
+			d.log.Debug("Go's monitor takes more of the core after pauses", "error", err)
+		}
 		d.tasks.Go(func() {
 			if err := d.accept(); err != nil {
 				failed <- err

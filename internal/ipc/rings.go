@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,8 +33,12 @@ func CreateRings(l Layout) (r *Rings, fd int, err error) {
 	if err = unix.Ftruncate(fd, int64(l.Size())); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, ringSeals)
 	}
+	// Its pages are there from now on, and cleared when they are first used: most clients use few of them.
+	for again := err == nil; again; again = errors.Is(err, unix.EINTR) {
+		err = unix.Fallocate(fd, 0, 0, int64(l.Size()))
+	}
 	if err == nil {
-		r, err = MapRings(fd, l)
+		r, err = mapRings(fd, l, 0)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -44,7 +49,9 @@ func CreateRings(l Layout) (r *Rings, fd int, err error) {
 
 // MapRings maps memory received from the daemon after checking its size and seals. The descriptor stays the caller's
 // and may be closed at once.
-func MapRings(fd int, l Layout) (*Rings, error) {
+func MapRings(fd int, l Layout) (*Rings, error) { return mapRings(fd, l, unix.MAP_POPULATE) }
+
+func mapRings(fd int, l Layout, flags int) (*Rings, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
@@ -59,7 +66,7 @@ func MapRings(fd int, l Layout) (*Rings, error) {
 	if err != nil || seals&ringSeals != ringSeals {
 		return nil, fmt.Errorf("ipc: rings: memory is not sealed (seals %#x, %v)", seals, err)
 	}
-	mem, err := unix.Mmap(fd, 0, l.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	mem, err := unix.Mmap(fd, 0, l.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|flags)
 	if err != nil {
 		return nil, fmt.Errorf("ipc: rings: mmap: %w", err)
 	}

@@ -370,6 +370,7 @@ func (s *Shard) Start(group *sync.WaitGroup) {
 		defer runtime.UnlockOSThread()
 		defer s.hurry(false) // the thread is the runtime's again
 		s.runner.thread.Store(int32(unix.Gettid()))
+		unix.Prctl(unix.PR_SET_TIMERSLACK, threadSlack, 0, 0, 0) // whoever made the thread may have another
 		s.run()
 	})
 }

@@ -36,6 +36,8 @@ const (
 const (
 	keepTime = 100 * time.Millisecond
 	napTime  = 9 * time.Millisecond
+
+	threadSlack = 50_000 // ns that a sleep may take longer, as is usual
 )
 
 // nappers are the shards' threads of this process, of which the first may nap: each keeps a processor of the runtime (a

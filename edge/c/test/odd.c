@@ -182,6 +182,9 @@ static void zero(char **arg)
 	edge_export *e;
 	OK(edge_listen(b, service(true), &l, 0));
 	IS(edge_listen(a, service(false), &again, 0), EDGE_ERR_EXISTS);
+	OK(edge_listen_start(a, service(false), &again));
+	IS(edge_listener_wait(again, WAIT), EDGE_ERR_EXISTS);
+	edge_listener_close(again);
 	meet(a, b, l, &c, &s);
 	OK(edge_register(b, 4096, &r, 0));
 	OK(edge_export_region(r, s, "one", EDGE_REMOTE_READ, 0, 4096, &e, 0));

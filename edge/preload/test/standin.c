@@ -276,7 +276,12 @@ int edge_listen(edge_device *d, const char *service, edge_listener **l, int ms) 
 	enter(&(*l)->e, fd);
 	return 0;
 }
-void edge_listener_close(edge_listener *l) { leave(&l->e); }
+int edge_listen_start(edge_device *d, const char *service, edge_listener **l) { return edge_listen(d, service, l, 0); }
+int edge_listener_wait(edge_listener *l, int ms) { return (void)l, (void)ms, 0; }
+void edge_listener_close(edge_listener *l) {
+	if (l)
+		leave(&l->e);
+}
 
 int edge_listener_next(edge_listener *l, edge_request **r, int ms) {
 	(void)ms;
@@ -429,6 +434,7 @@ ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *,
 void edge_stream_reserve(edge_device *d) { (void)d; }
 edge_conn *edge_stream_conn(const edge_stream *s) { return (void)s, NULL; } /* of new ones alone */
 const char *edge_conn_node(const edge_conn *c) { return (void)c, ""; }
+int edge_conn_error(edge_conn *c) { return (void)c, EDGE_ERR_PEER_CLOSED; }
 const char *edge_device_node(edge_device *d) { return (void)d, "node"; }
 int edge_stream_rest(edge_stream *s, int begins) { return (void)s, (void)begins, EDGE_ERR_BUSY; }
 int edge_stream_resting(edge_stream *s) { return (void)s, EDGE_ERR_AGAIN; }
