@@ -459,17 +459,22 @@ func playABI(t *testing.T, s, c *abiClient) {
 	if e := c.completion(); e[1] != 4 || le.Uint64(e[8:]) != 1003 {
 		t.Fatalf("beyond the export: % x", e)
 	}
-	for _, several := range []uint32{2, 1<<31 - 1, 1<<31 + 9, 0} { // A8.8: nothing else is in flight
+	awaitABI(t, c, cConn, key, cRegion)
+	endABI(t, s, c, sConn, cConn, sRegion, exported)
+}
+
+// awaitABI is A8.8: nothing else is in flight, so a client that waits for more is told all the same.
+func awaitABI(t *testing.T, c *abiClient, conn uint32, key uint64, region uint32) {
+	for _, several := range []uint32{2, 1<<31 - 1, 1<<31 + 9, 0} {
 		storeWord(c.rings, 704, several)
-		c.post(1, 0, cConn, 0, 1004, key, 0, cRegion, 0, 9)
-		c.post(1, 0, cConn, 0, 1005, key, 0, cRegion, 0, 9)
+		c.post(1, 0, conn, 0, 1004, key, 0, region, 0, 9)
+		c.post(1, 0, conn, 0, 1005, key, 0, region, 0, 9)
 		for range 2 {
 			if e := c.completion(); e[0] != 1 || e[1] != 0 || le.Uint64(e[8:])|1 != 1005 {
 				t.Fatalf("one of two, of which a client waits for %d: % x", several, e)
 			}
 		}
 	}
-	endABI(t, s, c, sConn, cConn, sRegion, exported)
 }
 
 func endABI(t *testing.T, s, c *abiClient, sConn, cConn, region uint32, key uint64) {
