@@ -94,8 +94,8 @@ func (s *Conn) canRead() bool {
 }
 
 // fewToRead is for how much Read waits (edge/patience.go): no operation of ours matters, but for redirections, of whose
-// end it is told in any case. Where long pieces follow each other, one is seldom alone: two are taken by one switch to the
-// program, half of what the peer may have under way, so that it goes on meanwhile.
+// end it is told in any case. Where long pieces follow each other, one is seldom alone: two are taken by one switch to
+// the program, half of what the peer may have under way, so that it goes on meanwhile.
 func (s *Conn) fewToRead() int {
 	if s.in.bulk && s.in.plan.to == nil {
 		return -2
