@@ -89,7 +89,8 @@ func (t *Trial) blackenPaths(c *agent, toFirst bool) {
 		t.check("all lanes are good before the next path", ok, "%d and %d", t.goodLanes(0), t.goodLanes(1))
 	}
 	// Each path beside the time just before it: on a busy machine the programs themselves are stopped at times, for
-	// longer than the paths take, and the median of all that and the median without would be of different stops.
+	// longer than the paths take, and the median of all that and the median without would be of different stops. A
+	// fault of two paths of the four can hide behind one slow time before; one of three or four cannot.
 	var more []time.Duration
 	for k := range testPaths {
 		more = append(more, during[k]-before[k])

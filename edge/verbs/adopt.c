@@ -84,8 +84,10 @@ static void pass_on(int number, siginfo_t *info, void *context)
 	if (n > 0 && again.passed != now) {
 		while (atomic_load(&held_start) != 0)
 			sched_yield(); /* others' writes need ours */
-		again.passed = now;
+		n = atomic_load(&nlater);
 		to = &later[n % 2];
+		if (!sent || to->sa_handler != SIG_IGN)
+			again.passed = now;
 	} else if (base.sa_handler != SIG_DFL && base.sa_handler != SIG_IGN) {
 		call_base(number, info, context);
 		return;
@@ -136,6 +138,7 @@ static void note(const struct sigaction *other)
 static bool install(void)
 {
 	struct sigaction on = { .sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK }, old;
+	memset(&old, 0, sizeof old); /* of the mask sigaction gives a part */
 	sigfillset(&on.sa_mask);
 	if (sigaction(SIGSEGV, NULL, &old) != 0)
 		return false;
@@ -169,15 +172,13 @@ static void let_go(const sigset_t *had)
 }
 
 /* Makes pages read-only while they are copied. This thread handles no signals meanwhile, whose handlers might write
- * there: it would wait for itself. */
+ * there: it would wait for itself. But system calls that a sandbox emulates must go on to be. */
 static bool hold(uintptr_t start, uintptr_t end, sigset_t *had)
 {
 	sigset_t most;
 	sigfillset(&most);
-	sigdelset(&most, SIGSEGV);
-	sigdelset(&most, SIGBUS);
-	sigdelset(&most, SIGILL);
-	sigdelset(&most, SIGFPE);
+	sigdelset(&most, SIGSYS);
+	sigdelset(&most, SIGTRAP);
 	pthread_sigmask(SIG_BLOCK, &most, had);
 	atomic_fetch_add(&holds, 1);
 	atomic_store(&held_end, end);
@@ -210,12 +211,13 @@ int adopt(uintptr_t start, uintptr_t end, ino_t *inode)
 	}
 	bool moved = copy(SYS_pwrite64, fd, start, size, 0) && move(p, size, start);
 	int err = errno;
-	if (!moved) {
+	if (!moved)
 		syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE);
+	let_go(&had); /* before close, where a thread may be cancelled */
+	if (!moved) {
 		syscall(SYS_munmap, p, size);
 		close(fd);
 	}
-	let_go(&had);
 	*inode = st.st_ino;
 	errno = err;
 	return moved ? fd : -1;

@@ -9,7 +9,7 @@
 
 #define ARENA (64ul << 20) /* where malloc puts the heaps of threads: at multiples of this */
 
-void maps_each(uintptr_t start, uintptr_t end, bool (*look)(const struct mapping *m, void *arg), void *arg)
+bool maps_each(uintptr_t start, uintptr_t end, bool (*look)(const struct mapping *m, void *arg), void *arg)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
 	char line[512];
@@ -28,6 +28,7 @@ void maps_each(uintptr_t start, uintptr_t end, bool (*look)(const struct mapping
 	}
 	if (f != NULL)
 		fclose(f);
+	return f != NULL;
 }
 
 struct walk { uintptr_t at, end; ino_t inode; };
@@ -57,11 +58,10 @@ static bool same_file(const struct mapping *m, void *arg)
 	return w->at < w->end;
 }
 
-bool maps_has(uintptr_t start, uintptr_t end, ino_t inode)
+int maps_has(uintptr_t start, uintptr_t end, ino_t inode)
 {
 	struct walk w = { .at = start, .end = end, .inode = inode };
-	maps_each(start, end, same_file, &w);
-	return w.at >= end;
+	return maps_each(start, end, same_file, &w) ? w.at >= end : -1;
 }
 
 static bool first(const struct mapping *m, void *arg)

@@ -23,12 +23,12 @@ struct mapping { /* a part of /proc/self/maps */
 	bool heap;  /* malloc's */
 };
 /* Calls look for what is mapped from start to end, in order, until it returns false. */
-void maps_each(uintptr_t start, uintptr_t end, bool (*look)(const struct mapping *m, void *arg), void *arg);
+bool maps_each(uintptr_t start, uintptr_t end, bool (*look)(const struct mapping *m, void *arg), void *arg);
 bool maps_plain(uintptr_t start, uintptr_t end);            /* all of it is plain */
 bool maps_heap(uintptr_t at, struct mapping *heap);         /* at lies in the heap */
 /* What malloc mapped for one allocation, of which [start, end) is a part. */
 bool maps_allocation(uintptr_t start, uintptr_t end, struct mapping *whole);
-bool maps_has(uintptr_t start, uintptr_t end, ino_t inode); /* all of it is mapped from that file */
+int maps_has(uintptr_t start, uintptr_t end, ino_t inode); /* all of it is of that file; -1: the kernel does not say */
 
 /* adopt.c. Memory that a memfd has taken the place of, with its bytes. */
 int adopt(uintptr_t start, uintptr_t end, ino_t *inode); /* the memfd, or -1 with errno */

@@ -176,7 +176,7 @@ static int add(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **ma
 static bool sound(const struct seg *s, uintptr_t start, uintptr_t end)
 {
 	uintptr_t a = start > s->start ? start : s->start, b = end < s->end ? end : s->end;
-	return edge_region_error(s->region) == 0 && maps_has(a, b, s->inode);
+	return edge_region_error(s->region) == 0 && maps_has(a, b, s->inode) > 0;
 }
 
 int seg_hold(edge_device *dev, uintptr_t start, uintptr_t end, struct seg **held, int *n)
@@ -232,13 +232,17 @@ static bool apart = true; /* the child can have copies, or needs none */
 void segs_forking(void)
 {
 	bool any = false;
-	int spare = nsegs > 0 && pipe2(forking, O_CLOEXEC) == 0 ? dup(forking[0]) : -1; /* maps_has needs one */
+	int spare = -1; /* for maps_has */
+	if (nsegs > 0 && pipe2(forking, O_CLOEXEC) == 0)
+		spare = fcntl(forking[0], F_DUPFD_CLOEXEC, 0);
 	apart = nsegs == 0 || spare >= 0;
 	if (spare >= 0)
 		close(spare);
 	for (int i = 0; i < nsegs && apart; i++) {
-		segs[i]->whole = maps_has(segs[i]->start, segs[i]->end, segs[i]->inode);
-		any |= segs[i]->whole;
+		int has = maps_has(segs[i]->start, segs[i]->end, segs[i]->inode);
+		segs[i]->whole = has > 0;
+		apart = has >= 0;
+		any |= has > 0;
 	}
 	if (!any && forking[0] >= 0) {
 		close(forking[0]);
@@ -260,17 +264,25 @@ static bool copy_pages(const struct seg *s, uintptr_t from, uintptr_t to)
 		syscall(SYS_mremap, p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, from) == (long)from;
 }
 
+/* Ends a child whose heap would be the parent's, as one without memory. SIGKILL does not end the first process of a
+ * namespace. */
+_Noreturn static void end_child(void)
+{
+	kill(getpid(), SIGKILL);
+	_exit(128 + SIGKILL);
+}
+
 static void segs_forked(bool child)
 {
 	char byte = 0;
 	if (child && !apart)
-		kill(getpid(), SIGKILL); /* as a child without memory: its heap would be the parent's */
+		end_child();
 	for (int i = 0; child && forking[0] >= 0 && i < nsegs; i++) {
 		const struct seg *s = segs[i];
 		bool all = s->wider || s->end - s->start <= COPIES;
 		if (s->whole && !(all ? copy_pages(s, s->start, s->end) : copy_pages(s, s->start, s->start + PAGE) &&
 		                  copy_pages(s, s->end - PAGE, s->end)))
-			kill(getpid(), SIGKILL);
+			end_child();
 	}
 	nsegs = child ? 0 : nsegs;
 	if (forking[0] < 0)

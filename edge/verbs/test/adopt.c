@@ -51,7 +51,7 @@ static void round_trip(void)
 	uintptr_t start = (uintptr_t)memory, end = start + PAGES * PAGE;
 	ino_t inode;
 	int fd = adopt(start, end, &inode);
-	if (fd < 0 || !maps_has(start, end, inode) || maps_plain(start, end))
+	if (fd < 0 || maps_has(start, end, inode) != 1 || maps_plain(start, end))
 		say("the memory is not that of the memfd");
 	disown(start, end, fd, inode);
 	if (!maps_plain(start, end))

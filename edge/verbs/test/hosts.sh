@@ -9,7 +9,7 @@ fail() { echo "FAIL: $*"; tail -n 30 "$LAB_DIR"/*.log "$LAB_DIR"/*.out 2>/dev/nu
 over_edge() { a cat /proc/net/dev | awk '$1 == "edge0:" { printf "%d\n", ($2 + $10) / 1000 }'; }
 
 # pair PORT PROGRAM OPTION...: a server in b, and a client in a that is given b's address. LIMIT: seconds after which
-# it hangs; the other side of one that was ended sees its queue pairs fail.
+# it is taken to hang; the other side of one that was ended sees its queue pairs fail.
 pair() {
 	port=$1 limit=${LIMIT:-60}
 	shift
