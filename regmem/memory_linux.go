@@ -173,8 +173,8 @@ func mapShared(fd, n int) (*Memory, error) {
 }
 
 // lateMost is the longest memory that Fix leaves to be filled and locked page by page, as it is used. Programs that
-// come and go use little of the memory of their streams, and filling all of it takes longer than what they do; and
-// nobody's page has more than so many of these faults to make the thread wait that uses it for everybody.
+// come and go use little of the memory of their streams, and filling all of it takes longer than what they do. A region
+// makes the data thread wait for the first use of 256 pages at most.
 const lateMost = 1 << 20
 
 // Fix makes offered memory what Alloc returns otherwise, pinned, and more: from here on nobody can punch holes into

@@ -297,7 +297,8 @@ EDGE_API int edge_dial(edge_device *dev, const char *peer, const char *service, 
 EDGE_API int edge_dial_start(edge_device *dev, const char *peer, const char *service, const edge_dial_options *options,
                              edge_conn **conn, int timeout_ms);
 EDGE_API int edge_conn_wait(edge_conn *conn, int timeout_ms);
-/* Offers a service on this node. It outlives the daemon. edge_listen_start only asks: edge_listener_wait says more. */
+/* Offers a service on this node. It outlives the daemon. edge_listen_start only asks; the answer is that of
+ * edge_listener_wait, and a listener that gets none is closed like any other. */
 EDGE_API int edge_listen(edge_device *dev, const char *service, edge_listener **listener, int timeout_ms);
 EDGE_API int edge_listen_start(edge_device *dev, const char *service, edge_listener **listener);
 EDGE_API int edge_listener_wait(edge_listener *listener, int timeout_ms);
@@ -565,8 +566,8 @@ EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
  * end is to begin the next stream, and not the peer, as is agreed. edge_stream_resting: 0 when it may, or the peer
  * may; EDGE_ERR_AGAIN until then, or why the connection ended. edge_stream_begin begins it with 1 to
  * EDGE_STREAM_OPENING bytes for the peer's program, copied at once. EDGE_ERR_AGAIN: it does not rest, or there is no
- * room now. edge_stream_wait is 0 when the peer has taken it: if it does it gets what is written before. By
- * edge_stream_opening the peer copies those bytes to memory of EDGE_STREAM_OPENING: how many; 0: none, or they were
+ * room now. edge_stream_wait is 0 when the peer has taken it. edge_stream_opening copies the bytes by which the peer
+ * has begun one to the caller's memory of EDGE_STREAM_OPENING and returns how many; 0: it has not, or they were
  * answered. edge_stream_take answers; EDGE_ERR_AGAIN: no room now. */
 EDGE_API int edge_stream_rest(edge_stream *stream, int begins);
 EDGE_API int edge_stream_resting(edge_stream *stream);

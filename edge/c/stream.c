@@ -139,7 +139,7 @@ static size_t room(edge_stream *s)
 {
 	struct outbound *o = &s->out;
 	edge_remote *to = peer_ring(s);
-	if (to == NULL || s->region == NULL)
+	if (to == NULL || s->region == NULL || s->rest.begun)
 		return 0;
 	reap(o);
 	size_t ring = to->size, size = o->size;

@@ -529,7 +529,7 @@ void look_at_dial(struct sock *s) {
 		if (s->orphan)
 			leave_alone(s);
 		changed(s); /* a write need not wait any more */
-		look_at_dial(s);
+		look_at_taken(s);
 	} else if (s->tcp.arrived) {
 		become_plain(s, "tcp: the other side uses it");
 	} else if (s->step == BEGUN && rest_expected(s)) {

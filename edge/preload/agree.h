@@ -72,7 +72,6 @@ bool stayed(const char *peer, const char *tuple);
 /* held.c, by guard */
 size_t held_room(struct sock *s);         /* bytes that can be kept */
 size_t keep(struct sock *s, const struct iovec *v, size_t n); /* of an undecided socket: how many were kept */
-void send_ahead(struct sock *s);          /* what is kept goes on a stream that the other side may take */
 bool held_to_stream(struct sock *s);      /* false: the stream has no room for all of them yet */
 void held_to_tcp(struct sock *s);
 void drive_on(void);                      /* has that happen though the program calls nothing more */

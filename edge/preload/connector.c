@@ -275,27 +275,19 @@ static void look_at_begun(struct sock *s) {
 	if (err == EDGE_ERR_AGAIN) {
 		if (dialled_beside(s))
 			return;
-		send_ahead(s);
 		/* Before it has accepted a new stream the other side has said nothing there: TCP's end counts as its word. */
 		bool used = early ? s->tcp.arrived != 0 : tcp_used(s);
 		if ((s->connecting || s->fd < 0 || used) && !look_at_connection(s))
 			return;
 		if (s->connecting)
 			s->until = now_ns() + VERDICT;
-		else if (s->kept.ahead)
-			s->until = NEVER; /* as long as TCP would wait for a program that is busy */
 		else if (now_ns() >= s->until)
 			become_plain(s, "tcp: not taken in time");
 		return;
 	}
-	bool ahead = s->kept.ahead;
-	/* What it does not take it closes in order, and says so last. */
-	int end = ahead && err ? edge_conn_error(edge_stream_conn(s->stream)) : EDGE_ERR_PEER_CLOSED;
-	if (end == 0)
-		return;
-	s->kept.begun = s->kept.early = s->kept.ahead = false;
+	s->kept.begun = s->kept.early = false;
 	if (err == 0) {
-		s->kept.confirms = !ahead; /* PROTOCOL 20.10 */
+		s->kept.confirms = true; /* PROTOCOL 20.10 */
 		if (early && strcmp(edge_conn_node(edge_stream_conn(s->stream)), edge_device_node(device)) == 0) {
 			become_plain(s, "tcp: a program of this host has not shown the nonce");
 			return;
@@ -317,14 +309,6 @@ static void look_at_begun(struct sock *s) {
 		become_plain(s, "tcp: the other side gave up");
 		return;
 	}
-	if (s->held.ahead > 0 && end != EDGE_ERR_PEER_CLOSED) {
-		s->held.gone = true; /* it may have taken them, so that they must not come twice */
-		become_plain(s, "tcp: whether the other side took the stream is not known");
-		return;
-	}
-	s->held.ahead = 0;
-	if (ahead)
-		s->until = now_ns() + VERDICT;
 	edge_stream_close(s->stream, 0);
 	s->stream = NULL;
 	if (!s->connecting)

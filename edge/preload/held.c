@@ -34,11 +34,11 @@ size_t held_room(struct sock *s) {
 	return s->held.room ? s->held.room - s->held.n : 1;
 }
 
-/* A stream that is used again is the other side's to confirm, or to take, which may last as long as it calls nothing.
- * Meanwhile TCP takes so many bytes, and the program may take that for granted. By guard. */
+/* A stream that is used again is the other side's to confirm, which may take as long as it calls nothing. Meanwhile TCP
+ * takes so many bytes, and the program may take that for granted. By guard. */
 bool holds(struct sock *s, size_t n) {
-	bool open = s->state == DIALLING ? s->kept.begun : s->state == OFFERED && s->kept.ahead && !s->connecting;
-	return open && !s->write_shut && n <= (s->held.room ? s->held.room - s->held.n : most(s));
+	return s->state == DIALLING && s->kept.begun && !s->write_shut &&
+	       n <= (s->held.room ? s->held.room - s->held.n : most(s));
 }
 
 int64_t time_limit(int fd, int option) {
@@ -55,8 +55,6 @@ int settle_for(struct sock *s, int fd, int option, size_t bytes) {
 	int64_t now = now_ns(), soon = now + PROMPT < until ? now + PROMPT : until;
 	if (bytes == 0 || err != EAGAIN || now >= until)
 		return err;
-	if (s->state == OFFERED) /* it leaves at once */
-		return EINPROGRESS;
 	err = settle(s, false, soon, 0);
 	return err == EAGAIN || err == EINTR ? EINPROGRESS : err;
 }
@@ -94,15 +92,6 @@ static void *drive(void *nothing) {
 /* By guard. A program without another thread to spare keeps what it has: its next call sends it. */
 void drive_on(void) { driving = driving || start_thread(drive); }
 
-void send_ahead(struct sock *s) {
-	while (s->kept.ahead && s->held.ahead < s->held.n) {
-		ssize_t n = edge_stream_write(s->stream, s->held.bytes + s->held.ahead, s->held.n - s->held.ahead, 0);
-		if (n <= 0)
-			break;
-		s->held.ahead += (uint32_t)n;
-	}
-}
-
 size_t keep(struct sock *s, const struct iovec *v, size_t n) {
 	if (s->held.room == 0)
 		s->held.room = most(s);
@@ -123,7 +112,6 @@ size_t keep(struct sock *s, const struct iovec *v, size_t n) {
 		if (some < v[i].iov_len)
 			break;
 	}
-	send_ahead(s);
 	drive_on();
 	return kept;
 }
@@ -131,7 +119,7 @@ size_t keep(struct sock *s, const struct iovec *v, size_t n) {
 void drop_held(struct sock *s) {
 	free(s->held.bytes);
 	s->held.bytes = NULL;
-	s->held.n = s->held.room = s->held.ahead = 0;
+	s->held.n = s->held.room = 0;
 	s->held.gone = false;
 }
 
@@ -152,7 +140,7 @@ static bool confirm(struct sock *s) {
 }
 
 bool held_to_stream(struct sock *s) {
-	uint32_t sent = s->held.ahead;
+	uint32_t sent = 0;
 	if (s->kept.confirms && !confirm(s))
 		return false;
 	while (sent < s->held.n) {
@@ -160,7 +148,6 @@ bool held_to_stream(struct sock *s) {
 		if (n == EDGE_ERR_AGAIN) {
 			memmove(s->held.bytes, s->held.bytes + sent, s->held.n - sent);
 			s->held.n -= sent;
-			s->held.ahead = 0;
 			s->held.gone |= sent > 0;
 			return false;
 		}

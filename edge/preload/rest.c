@@ -1,12 +1,11 @@
 /*
- * Streams that are used again (PROTOCOL clauses 11.9 and 20.9). What a connection costs is mostly the daemons' work
- * for its offer, its stream and its memory. So a stream that both programs ended well stays with the two processes, as
+ * Streams that are used again (PROTOCOL clauses 11.9 and 20.9). What a connection costs is mostly the daemons' work for
+ * its offer, its stream and its memory. So a stream that both programs ended well stays with the two processes, as
  * cold connections do in the DHL paper, and the connector's next connection to the same address takes it: it tells the
- * acceptor the addresses, by one message that leaves before TCP's first frame, and what its program writes follows at
- * once. The acceptor takes the stream when its program uses the socket, and answers, or closes it: it decides alone,
- * and however long its program is busy, so that both ends cannot differ (PROTOCOL 20.10). Connections that carry many
- * streams at once would cost the same message, but have one ring for all of them: a program that does not read one
- * would keep the others waiting.
+ * acceptor the addresses, by one message that leaves before TCP's first frame, and the acceptor answers when its
+ * program uses the socket. The connector decides then, as it does of an offer: by the first byte on the stream the
+ * acceptor knows. Connections that carry many streams at once would cost the same message, but have one ring
+ * for all of them: a program that does not read one would keep the others waiting.
  *
  * Nobody shows a nonce then: the other process is known to have been the owner of the port when the stream was
  * dialled. That counts for a second from then, and not with EDGE_RUN_REQUIRE; nor with a program of this host, whose
@@ -24,7 +23,6 @@
 enum { RESTS = 32 };
 #define ANEW (1000 * MILLI)
 #define SOON (1 * MILLI)   /* in which the other side, mostly, has read all and closed, too */
-#define BUSY (4000 * MILLI) /* for the program to use the connection of one that it decides about alone */
 #define AGE (2000 * MILLI) /* of an acceptor's: longer than the connector's, so that it is the connector who closes */
 
 static struct rested {
@@ -35,8 +33,7 @@ static struct rested {
 	int64_t until;       /* when it is closed */
 	int64_t soon;        /* a connector's: until then the next connection waits for it */
 	bool ready;          /* a connector's: it may be begun */
-	bool claimed;        /* an acceptor's: the other side has begun it, */
-	bool ahead;          /* and leaves it to us whether it is used */
+	bool claimed;        /* an acceptor's: the other side has begun it */
 } rests[RESTS];
 static int nrests;
 static int64_t forsaken; /* until then the other side may be about to begin anew */
@@ -51,10 +48,8 @@ static edge_stream *release(struct rested *r) {
 static void drop(struct rested *r) { edge_stream_close(release(r), -1); }
 
 static void give(struct sock *s, struct rested *r) {
-	s->kept.begun = !r->ahead || s->state == OFFERED;
-	s->kept.again = true;
-	s->kept.ahead = s->state == OFFERED;
 	s->stream = release(r);
+	s->kept.again = s->kept.begun = true;
 	edge_stream_watch(s->stream, s);
 }
 
@@ -148,7 +143,7 @@ bool rest_reuse(struct sock *s) {
 	for (struct rested *r = rests; r < rests + RESTS; r++) {
 		if (!r->ready || now >= r->fresh || strcmp(r->peer, s->peer) || strcmp(r->name, aim_of(s->tuple)))
 			continue;
-		if (edge_stream_begin(r->stream, data, said(data, AHEAD, s->nonce, s->tuple))) {
+		if (edge_stream_begin(r->stream, data, said(data, AGAIN, s->nonce, s->tuple))) {
 			drop(r);
 			continue;
 		}
@@ -214,7 +209,7 @@ static void opened(struct rested *r) {
 	size_t n = edge_stream_opening(r->stream, data), head = 1 + NONCE_SIZE;
 	if (n == 0)
 		return;
-	bool good = n > head && n - head < sizeof r->name && (data[0] == AGAIN || data[0] == AHEAD);
+	bool good = n > head && n - head < sizeof r->name && data[0] == AGAIN;
 	if (good)
 		memcpy(r->name, data + head, n - head);
 	const char *peer = good && split(r->name, &from, &to) ? map_peer(&from, address_port(&to)) : NULL;
@@ -224,8 +219,7 @@ static void opened(struct rested *r) {
 		return;
 	}
 	r->claimed = true;
-	r->ahead = data[0] == AHEAD;
-	r->until = now_ns() + (r->ahead ? BUSY : ANEW); /* the other side waits for longer, and begins anew then */
+	r->until = now_ns() + ANEW; /* the other side waits for longer, and begins anew then */
 }
 
 bool rest_is(const void *context) {

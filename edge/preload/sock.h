@@ -70,8 +70,8 @@ struct share;
 enum step { BEGUN, AWAITS, ASKS_PEER, ASKS_OWNER, WAITS, SHOWS };
 
 /* What dials of clause 20 say, and with it a nonce, or the secret of a listener, and the addresses. */
-enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'Q', SHOWN = 'N', ASK = 'A', AGAIN = 'B',
-       AHEAD = 'C' };
+enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'Q', SHOWN = 'N', ASK = 'A',
+       AGAIN = 'B' };
 #define ELSEWHERE "nobody listens at that address" /* the refusal of a probe that is meant for a program not ours, */
 #define SETTLED "that connection is TCP's"         /* and of one for a connection of ours that has its verdict */
 
@@ -84,7 +84,6 @@ struct kept {
 	bool news;       /* DIALLING, begun: something happened since it was looked at */
 	bool alone;      /* DIALLING, begun: its program does not wait any more, so that until is the end of that */
 	bool confirms;   /* OFFERED: the other side waits for the byte of PROTOCOL 20.10 */
-	bool ahead;      /* OFFERED, begun: it decides, and has on the stream what is written meanwhile (20.13) */
 	int64_t late;    /* DIALLING: until then it may begin a stream, though it offers none */
 	bool passed;     /* LISTENING: other processes may have it */
 	bool early;      /* OFFERED, begun: the stream is a new one, dialled to the owner of the port (early.c) */
@@ -107,9 +106,8 @@ struct sock {
 	struct { uint32_t watched, arrived; } tcp; /* what the hub watches of it, and what it said: bits of epoll */
 	unsigned char nonce[NONCE_SIZE];  /* OFFERED, DIALLING: of the probe */
 	unsigned char secret[NONCE_SIZE]; /* LISTENING, ACCEPTED, DIALLING: of the listener, which its children have, too */
-	/* Written before the verdict. room 0: not known yet; gone: the stream has some of it alone; ahead: and so many
-	 * bytes of it, too, if the other side takes it. */
-	struct { char *bytes; uint32_t n, room, ahead; bool gone; } held;
+	struct { char *bytes; uint32_t n, room; bool gone; } held; /* written before the verdict; room 0: not known yet;
+	                                                            * gone: the stream has some of it already */
 	struct { struct sock *next, **at; } listed; /* LISTENING: in listeners */
 	struct kept kept;
 	_Atomic bool broken;     /* the stream failed, and the program was told */

@@ -337,7 +337,7 @@ void become_plain(struct sock *s, const char *why) {
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
-	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = s->kept.early = s->kept.ahead = false;
+	s->kept.begun = s->kept.again = s->kept.confirms = s->kept.alone = s->kept.early = false;
 	if (open && required) {
 		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);
@@ -444,8 +444,8 @@ int64_t next_verdict(void) {
 static bool has(struct sock *s, int want, size_t more) {
 	switch (s->state) {
 	case DIALLING:
-	case OFFERED:
 		return want == 0 && more && holds(s, more);
+	case OFFERED:
 	case ACCEPTED:
 		return false;
 	case STREAM:
@@ -516,7 +516,7 @@ int settle(struct sock *s, bool nonblock, int64_t until, size_t bytes) {
 		if (nonblock)
 			return EAGAIN;
 		int err = wait_for(s, 0, bytes, until);
-		if (err || s->state == DIALLING || s->state == OFFERED) /* or they can be kept */
+		if (err || s->state == DIALLING) /* or they can be kept */
 			return err && err != ETIMEDOUT ? err : EAGAIN;
 	}
 }

@@ -13,7 +13,7 @@ const monitorNap = 1_000_000
 // sleeps for 20 us between two looks, until 50 of them found nothing: on a core that daemon and clients share each
 // look is two switches, and they had a quarter of it then, while clients attach and connect. The kernel lets a
 // process change that of another thread with CAP_SYS_NICE alone. The runtime starts the monitor before any other
-// thread; one that is taken for it by mistake is late where the runtime sleeps, and nowhere else.
+// thread. Threads that it makes have this from it: their timed sleeps may last as much longer. Shards set their own.
 func calmMonitor() error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {

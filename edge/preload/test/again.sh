@@ -211,48 +211,15 @@ lost() {
 }
 
 # A stream is begun when the acceptor has settled for TCP: it says so.
-try_late() { rounds late late; rounds late refused; }
-late() { # late or refused
-	echo "== a stream is begun too late: $1"
+try_late() { rounds late; }
+late() {
+	echo "== a stream is begun too late"
 	: >x.log
 	server x 6405 x polls; exec 5>x.in; serving 6405
-	begins "$1" 6405
+	begins late 6405
 	some x.log "tcp: not offered" $begins || :
 	echo go >&6
 	begins_well
-}
-
-# A stream whose acceptor decides brings the first bytes with it.
-try_ahead() { rounds ahead ""; rounds ahead banner; }
-ahead() { # HOW
-	echo "== the first bytes come with the stream${1:+, to one that has $1}"
-	: >x.log
-	server x 6418 x $1; exec 5>x.in; serving 6418
-	begins ahead 6418 $1
-	begins_well && grep -q "on a connection that was there" x.log
-}
-
-# A server that is stopped for longer than a connector waits for a stream: both ends use the one that was begun.
-try_busy() { rounds busy; }
-busy() {
-	echo "== the server is stopped for a while"
-	: >client.log; : >x.log
-	server x 6419 x; exec 5>x.in; serving 6419
-	stops=$(pgrep -n -f "again serve 6419")
-	rm -f ask.in; mkfifo ask.in; : >ask.out
-	EDGE_RUN_LOG=$LAB_DIR/client.log ea timeout 60 "$OUT/again" ask 10.78.0.2 6419 x 1 x 1 <ask.in >ask.out &
-	asks=$!
-	exec 7>ask.in
-	some ask.out connections $asks || fail "no answer: $(cat ask.out)"
-	sleep 0.2
-	kill -STOP "$stops"
-	echo go >&7
-	sleep 3
-	! grep -q "not taken in time" client.log || fail "the client has given the stream up"
-	kill -CONT "$stops"
-	wait $asks || fail "ask: $(cat ask.out)"
-	exec 5>&- 7>&-; wait
-	[ "$(again client)" = 1 ] && [ "$(again x)" = 1 ]
 }
 
 # A peer that begins streams and makes no connections has at most as many as a server keeps.
@@ -355,6 +322,6 @@ try_forks() {
 	done
 	fail "too many stayed with TCP"
 }
-all="many next moved forks gives speaks left exits aged several lost late ahead busy early crowd only off"
+all="many next moved forks gives speaks left exits aged several lost late early crowd only off"
 for name in ${*:-$all}; do "try_$name"; done
 echo "again: ok"

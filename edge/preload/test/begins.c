@@ -11,8 +11,6 @@
  *   begins lost ADDRESS PORT    it takes the answer, and uses the stream and ends in good order after a line
  *   begins late ADDRESS PORT    it begins a stream for a connection that the acceptor uses over TCP already, and learns
  *                               that
- *   begins refused ADDRESS PORT the same with one that the acceptor decides about: it ends in order
- *   begins ahead ADDRESS PORT [banner]  it begins one that the acceptor decides about, and speaks before TCP connects
  *   begins early ADDRESS PORT [banner]  a stream is asked for at the owner of the port, and used
  *   begins flees ADDRESS PORT   that is accepted, and given up before the acceptor heard of it: all goes over TCP
  *   begins dry ADDRESS PORT     that is asked for when the acceptor uses TCP already: it is refused, with the reason
@@ -101,20 +99,14 @@ static void hear(edge_stream *s) {
 	CHECK(memcmp(banner, "banner", sizeof banner) == 0);
 }
 
-static void speak(edge_stream *s) { CHECK(edge_stream_write(s, &head, sizeof head, PATIENCE) == sizeof head); }
-
-static void answered(edge_stream *s) {
+static void talk_on(edge_stream *s) {
 	char mark;
-	struct head back;
 	if (hears)
 		hear(s);
+	struct head back;
+	CHECK(edge_stream_write(s, &head, sizeof head, PATIENCE) == sizeof head);
 	CHECK(edge_stream_read(s, &mark, 1, PATIENCE) == 1);
 	CHECK(edge_stream_read(s, &back, sizeof back, PATIENCE) == sizeof back && back.serial == head.serial);
-}
-
-static void talk_on(edge_stream *s) {
-	speak(s);
-	answered(s);
 }
 
 static void talk_over_tcp(int fd) {
@@ -155,24 +147,10 @@ static edge_stream *rested(void) {
 	return s;
 }
 
-static void begin_as(char kind, edge_stream *s, struct connection *c) {
-	c->data[0] = (unsigned char)kind;
+static void begin(edge_stream *s, struct connection *c) {
+	c->data[0] = 'B';
 	memset(c->data + 1, 0, NONCE);
 	CHECK(edge_stream_begin(s, c->data, c->size) == 0);
-}
-
-static void begin(edge_stream *s, struct connection *c) { begin_as('B', s, c); }
-
-static void ahead(void) {
-	edge_stream *s = rested();
-	struct connection c = bound();
-	begin_as('C', s, &c);
-	speak(s);
-	connected(&c);
-	answered(s);
-	CHECK(edge_stream_wait(s, 0) == 0);
-	edge_stream_close(s, PATIENCE);
-	close(c.fd);
 }
 
 static void gives(void) {
@@ -240,21 +218,16 @@ static void lost(void) {
 	CHECK(fgets(line, sizeof line, stdin));
 }
 
-static void late(bool refused) {
+static void late(void) {
 	char answer[128], line[16];
 	edge_stream *s = rested();
 	struct connection c = bound();
 	connected(&c);
 	puts("connected");
 	CHECK(fgets(line, sizeof line, stdin)); /* the acceptor has its verdict */
-	begin_as(refused ? 'C' : 'B', s, &c);
-	if (refused)
-		speak(s);
+	begin(s, &c);
 	int err = edge_stream_wait(s, PATIENCE);
 	CHECK(err != 0 && err != EDGE_ERR_TIMEOUT);
-	while (refused && (err = edge_conn_error(edge_stream_conn(s))) == 0)
-		edge_device_poll(device);
-	CHECK(!refused || err == EDGE_ERR_PEER_CLOSED);
 	probe(&c, answer, sizeof answer);
 	printf("%s\n", answer);
 	CHECK(strstr(answer, "that connection is TCP's"));
@@ -381,10 +354,8 @@ int main(int argc, char **argv) {
 		left();
 	else if (strcmp(argv[1], "lost") == 0)
 		lost();
-	else if (strcmp(argv[1], "late") == 0 || strcmp(argv[1], "refused") == 0)
-		late(argv[1][0] == 'r');
-	else if (strcmp(argv[1], "ahead") == 0)
-		hears = argc == 5, ahead();
+	else if (strcmp(argv[1], "late") == 0)
+		late();
 	else if (strcmp(argv[1], "early") == 0 || strcmp(argv[1], "flees") == 0)
 		hears = argc == 5, early(argv[1][0] == 'f');
 	else if (strcmp(argv[1], "aged") == 0)

@@ -434,7 +434,6 @@ ssize_t edge_stream_fill(edge_stream *s, ssize_t (*fill)(void *, size_t, void *,
 void edge_stream_reserve(edge_device *d) { (void)d; }
 edge_conn *edge_stream_conn(const edge_stream *s) { return (void)s, NULL; } /* of new ones alone */
 const char *edge_conn_node(const edge_conn *c) { return (void)c, ""; }
-int edge_conn_error(edge_conn *c) { return (void)c, EDGE_ERR_PEER_CLOSED; }
 const char *edge_device_node(edge_device *d) { return (void)d, "node"; }
 int edge_stream_rest(edge_stream *s, int begins) { return (void)s, (void)begins, EDGE_ERR_BUSY; }
 int edge_stream_resting(edge_stream *s) { return (void)s, EDGE_ERR_AGAIN; }
