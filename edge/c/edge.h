@@ -297,7 +297,7 @@ EDGE_API int edge_dial(edge_device *dev, const char *peer, const char *service, 
 EDGE_API int edge_dial_start(edge_device *dev, const char *peer, const char *service, const edge_dial_options *options,
                              edge_conn **conn, int timeout_ms);
 EDGE_API int edge_conn_wait(edge_conn *conn, int timeout_ms);
-/* Offers a service on this node. It outlives the daemon. edge_listen_start only asks; edge_listener_wait is the answer. */
+/* Offers a service on this node. It outlives the daemon. edge_listen_start asks, edge_listener_wait is the answer. */
 EDGE_API int edge_listen(edge_device *dev, const char *service, edge_listener **listener, int timeout_ms);
 EDGE_API int edge_listen_start(edge_device *dev, const char *service, edge_listener **listener);
 EDGE_API int edge_listener_wait(edge_listener *listener, int timeout_ms);
