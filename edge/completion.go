@@ -245,9 +245,9 @@ func (d *attachment) fullOfCredit(w *waiter) bool {
 func (d *attachment) block(w *waiter, done <-chan struct{}, asks int) {
 	l := &d.lead
 	if asks != 1 {
-		if l.patient.Store(true); !d.alone() { // or they see that it is patient
+		l.patient.Store(true)
+		if asks = d.asks(w); asks == 1 { // who came before did not see that it is patient; who comes now does
 			l.patient.Store(false)
-			asks = 1
 		}
 	}
 	l.strategy.ask(d, asks)

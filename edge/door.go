@@ -78,8 +78,8 @@ func (door) Restore(g *Grant, s inner.Sink) { g.conn.notes.restore(g.key, s) }
 func (door) Poll(c *Conn) { c.d.poll() }
 
 // NewCond makes a Cond of a connection. ready must be quick and wait for nothing: whoever looks for completions asks
-// it. few, asked likewise, says how many operations must end well before ready can hold: 0 if none of them matters; nil
-// is one.
+// it. few, asked likewise, says how many operations must end well before ready can hold: 0 if none of them matters, -n
+// if what matters is n notifications; nil is one.
 func (door) NewCond(c *Conn, ready func() bool, few func() int) inner.Cond {
 	return &cond{d: c.d, c: c, ready: ready, few: few}
 }

@@ -54,6 +54,7 @@ type fakeClient struct {
 	evicted atomic.Bool
 	starved atomic.Bool // notifications wait for room in the completion ring
 	credits atomic.Int64
+	patient bool // entries with which the client was left alone are told with others alone
 }
 
 type fakeConn struct {
@@ -362,7 +363,15 @@ func (c *fakeClient) cleanup() {
 }
 
 func (c *fakeClient) publish() {
-	if c.cq != nil && c.cq.Publish() {
+	if c.cq == nil {
+		return
+	}
+	ring := c.cq.Publish()
+	if held, _ := c.cq.Held(); held && !c.patient { // a daemon does so in time
+		c.cq.Recall()
+		ring = c.cq.Publish() || ring
+	}
+	if ring {
 		c.bell.Ring()
 	}
 }

@@ -21,7 +21,7 @@ type leadership struct {
 	others    atomic.Int32  // followers that every round looks at: of waitRoom, waitPass and waitBounce
 	passers   atomic.Int32  // followers of waitPass: the leader must not block
 	passes    atomic.Uint64 // rounds of the ring that have ended
-	patient   atomic.Bool   // the leader sleeps until more than the next operation has ended (patience.go)
+	patient   atomic.Bool   // the leader sleeps, and not for the next operation that ends well (patience.go)
 	told      systemCalls   // of leaders that lead no more; guarded by mu
 
 	cq       *ipc.CompleteConsumer

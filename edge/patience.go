@@ -19,7 +19,7 @@ func (w *waiter) few() int {
 	switch w.kind {
 	case waitOp:
 		n := 1
-		for i := 0; i < len(w.more) && n < mostAsked; i++ {
+		for i := 0; i < min(len(w.more), 4*mostAsked) && n < mostAsked; i++ {
 			if o := &w.more[i]; o.d == w.op.d && !o.settled() {
 				n++
 			}
@@ -28,10 +28,8 @@ func (w *waiter) few() int {
 	case waitNote:
 		return 0
 	case waitQueue:
-		if w.queue.works.Load() == 0 {
-			return 0
-		}
-		return max(1, w.least-int(w.queue.waiting.Load()))
+		works := int(w.queue.works.Load())
+		return min(works, max(1, w.least-int(w.queue.waiting.Load())))
 	case waitIdle, waitOver:
 		return max(1, int(w.conn.inflight.Load()))
 	case waitRoom:
@@ -50,9 +48,10 @@ func (w *waiter) few() int {
 // side do so again and again, and to hurry a leader costs a wake-up.
 const hurriedLeads = 16
 
-// alone reports whether nobody but the leader wants to know of what completes.
+// alone reports whether nobody but the leader wants to know of what completes, and no credit is owed, which may wait for
+// room.
 func (d *attachment) alone() bool {
-	return d.lead.followers.Load() == 0 && !d.dev.pollerArmed.Load() && d.lead.hurried == 0
+	return d.lead.followers.Load() == 0 && !d.dev.pollerArmed.Load() && d.lead.hurried == 0 && !d.out.owingFlag.Load()
 }
 
 // asks returns for how many operations the leader, who waits for w, waits. Those of a transport that it drives itself

@@ -25,7 +25,7 @@ func blocked(t *testing.T) (p *duo, ops []Op) {
 	eventually(t, "the daemon has them", 30*time.Second, func() bool {
 		p.f.mu.Lock()
 		defer p.f.mu.Unlock()
-		p.cend.cq.More = true
+		p.cend.cq.More, p.cend.patient = true, true
 		return len(p.f.held) == len(ops)
 	})
 	return p, ops
@@ -63,12 +63,48 @@ func TestWaitAllSleepsOnce(t *testing.T) {
 	done := run(func() error { return WaitAll(testContext(t), ops[:4]) })
 	p.sleeps(t, 4)
 	for i, k := range []int{3, 1, 0} {
-		if p.end(k, ipc.StatusOK); !p.cend.rings.ClientAsleep() {
+		p.end(k, ipc.StatusOK)
+		p.f.mu.Lock()
+		held, _ := p.cend.cq.Held()
+		p.f.mu.Unlock()
+		if !held {
 			t.Errorf("woken after %d of 4", i+1)
 		}
 	}
 	p.end(2, ipc.StatusOK)
 	must(t, <-done)
+}
+
+// A leader that was about to sleep for notifications alone hears of an operation of its queue that was posted just
+// before it slept, and nobody saw then that it is patient.
+func TestPostBeforeTheSleepCounts(t *testing.T) {
+	p, _ := blocked(t)
+	q, err := p.client.NewCompletionQueue(8)
+	must(t, err)
+	d := p.client.at.Load()
+	for !d.lead.try() {
+	}
+	w := waiter{kind: waitQueue, queue: q, least: 1}
+	asks := d.asks(&w)
+	_, err = p.out.Post(testContext(t), &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote, Queue: q})
+	must(t, err)
+	done := make(chan struct{})
+	go func() {
+		d.block(&w, nil, asks)
+		d.resign()
+		close(done)
+	}()
+	eventually(t, "the daemon has it, and the client sleeps", 30*time.Second, func() bool {
+		p.f.mu.Lock()
+		defer p.f.mu.Unlock()
+		return len(p.f.held) == 9 && p.cend.rings.ClientAsleep()
+	})
+	p.end(8, ipc.StatusOK)
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it sleeps on, having asked for %d", asks)
+	}
 }
 
 // A failure is told at once.
@@ -200,7 +236,7 @@ func TestWaitAtLeast(t *testing.T) {
 	cancel()
 	check("the context ends", done, 1)
 	done = wait(ctx, 8)
-	p.sleeps(t, 8)
+	p.sleeps(t, 2) // no more are left
 	p.f.mu.Lock()
 	p.cend.cq.More = false // nothing is in flight, as far as this daemon says
 	p.f.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"multiedge/regmem"
 )
 
-// NoWait is a context for Post that does not wait: it has ended, with ErrAgain.
+// NoWait is a context for Post that does not wait: it has ended, with ErrAgain. There may be room by then which a
+// goroutine that waits for something else has not looked at yet.
 var NoWait context.Context = noWait{context.Background()}
 
 type noWait struct{ context.Context }

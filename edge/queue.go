@@ -100,8 +100,9 @@ func (q *CompletionQueue) Wait(ctx context.Context, out []Completion) (int, erro
 }
 
 // WaitAtLeast is Wait for at least so many completions, of which the last wakes the caller: a wake-up costs as much as
-// many operations. It returns fewer, one at least, when the other operations that end in the queue are done, or, with
-// the completions that there are and no error, when ctx or the daemon has ended.
+// many operations. It returns fewer, one at least, when the other operations that end in the queue are done
+// (buffers that wait for messages do not count), or, with the completions that there are and no error, when ctx or the
+// daemon has ended.
 func (q *CompletionQueue) WaitAtLeast(ctx context.Context, out []Completion, least int) (int, error) {
 	if least < 1 || len(out) < least {
 		return 0, invalid("CompletionQueue: there is no room for %d completions, or none is asked for", least)

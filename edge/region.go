@@ -234,6 +234,9 @@ func (r *Region) unmap() error {
 // happened then.
 func (r *Region) Close() error {
 	r.d.poll() // what has completed is not in flight
+	if r.inflight.Load() > 0 {
+		r.d.sync() // a leader for whom it did not matter may have slept meanwhile
+	}
 	if err := r.beginClose(); err != nil {
 		return err
 	}

@@ -36,10 +36,9 @@ func (s *Shard) leaveAlone(now mono.Time, c *Client) {
 	case !held:
 		r.held = 0
 		return
-	case r.held != 0:
-	case notes:
+	case notes && (r.held == 0 || r.held > now.Add(noteTime)):
 		r.held = now.Add(noteTime)
-	default:
+	case r.held == 0:
 		r.held = now.Add(heldTime)
 	}
 	if len(set.list) == 0 || r.held < set.next {

@@ -43,6 +43,9 @@ func (s *Shard) Drive() (worked, ran bool) {
 		}
 		now = mono.Now()
 	}
+	if !worked && len(s.clients.held.list) > 0 { // the next drive may be late
+		s.release(now, true)
+	}
 	asleep := s.box.asleep.Load()
 	s.Release()
 	if asleep {
