@@ -48,8 +48,8 @@ func (w *waiter) few() int {
 // side do so again and again, and to hurry a leader costs a wake-up.
 const hurriedLeads = 16
 
-// alone reports whether nobody but the leader wants to know of what completes, and no credit is owed, which may wait for
-// room.
+// alone reports whether nobody but the leader wants to know of what completes, and no credit is owed, which may wait
+// for room.
 func (d *attachment) alone() bool {
 	return d.lead.followers.Load() == 0 && !d.dev.pollerArmed.Load() && d.lead.hurried == 0 && !d.out.owingFlag.Load()
 }
