@@ -143,8 +143,8 @@ func loss(p float64, burst int, short bool) Scenario {
 	if burst > 1 {
 		name, floor = name+fmt.Sprintf(" in bursts of %d", burst), 0
 	}
-	w := wires{mix: MixBulk, faults: lab.Faults{Loss: p, Burst: burst}, full: 3 * time.Second,
-		short: 500 * time.Millisecond}
+	// Frames for each byte depend on the sizes of the messages, too: the short form is long enough for enough of them.
+	w := wires{mix: MixBulk, faults: lab.Faults{Loss: p, Burst: burst}, full: 3 * time.Second, short: 2 * time.Second}
 	if floor > 0 {
 		criteria += fmt.Sprintf("; goodput is at least %.0f %% of that without loss", 100*floor)
 		w.turns = turnsJudged
