@@ -2,12 +2,12 @@ package edge
 
 import "multiedge/internal/ipc"
 
-// A leader that waits for several operations says so to the daemon (ABI A8.8), which leaves it alone until these have
-// ended. One for whom operations that end well are nothing says that, too (A8.3, A8.5). That holds as long as nobody
-// else waits for anything: who begins to has the leader hurry.
+// A leader that waits for several operations tells the daemon how many (ABI A8.8), and is not woken before they have
+// ended. A leader that waits for notifications alone is not woken by operations that succeed (A8.3, A8.5). Both hold
+// while no other goroutine waits: one that begins to wait wakes the leader, which then looks at each completion.
 
-// roomShare is the share of what is in flight for whose end one waits who needs room, as a third of the send buffer is
-// for TCP's writers: so each wake-up is for many operations.
+// roomShare: who waits for room is woken when one in so many of the operations in flight has ended, so that a wake-up
+// serves many operations. TCP wakes a writer when a third of its send buffer is free.
 const roomShare = 4
 
 // mostAsked bounds the work of a look at a long list: a wake-up for so many operations costs little for each.

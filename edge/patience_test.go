@@ -57,7 +57,7 @@ func run(f func() error) <-chan error {
 	return done
 }
 
-// Who waits for several operations is woken when they have ended, in whatever order, and not by the first of them.
+// A goroutine that waits for several operations is woken once, when all of them have ended, in whatever order.
 func TestWaitAllSleepsOnce(t *testing.T) {
 	p, ops := blocked(t)
 	done := run(func() error { return WaitAll(testContext(t), ops[:4]) })
@@ -162,8 +162,8 @@ func TestDoneHurriesThePatient(t *testing.T) {
 	must(t, <-done)
 }
 
-// Who waits for a queue without operations sleeps until something comes from afar; an operation that is posted then
-// ends in the queue all the same.
+// A goroutine that waits for a queue without operations is not woken by operations of others. An operation that is then
+// posted to the queue wakes it, and so does that operation's end.
 func TestQueueHurriesForItsFirstOperation(t *testing.T) {
 	p, _ := blocked(t)
 	q, err := p.client.NewCompletionQueue(4)

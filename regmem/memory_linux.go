@@ -201,7 +201,7 @@ func (m *Memory) Fix() error {
 		return err
 	}
 	defer done()
-	late := len(m.buf) <= lateMost && !Swaps() && Fill(m.fd, len(m.buf)) == nil
+	late := len(m.buf) <= lateMost && !Swaps() && fill(m.fd, len(m.buf)) == nil
 	fd := m.fd
 	m.fd = -1
 	if err := unix.Close(fd); err != nil {
@@ -213,9 +213,9 @@ func (m *Memory) Fix() error {
 	return m.Pin()
 }
 
-// Fill gives each of the first n bytes of a memfd its page, which is not cleared before it is used: then it cannot be
+// fill gives each of the first n bytes of a memfd its page, which is not cleared before it is used: then it cannot be
 // lacking. It may wait for whoever else has the descriptor.
-func Fill(fd, n int) (err error) {
+func fill(fd, n int) (err error) {
 	for {
 		if err = unix.Fallocate(fd, 0, 0, int64(n)); !errors.Is(err, unix.EINTR) {
 			return err

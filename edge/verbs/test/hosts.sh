@@ -8,19 +8,19 @@ fail() { echo "FAIL: $*"; tail -n 30 "$LAB_DIR"/*.log "$LAB_DIR"/*.out 2>/dev/nu
 # kB that the daemons' link has carried
 over_edge() { a cat /proc/net/dev | awk '$1 == "edge0:" { printf "%d\n", ($2 + $10) / 1000 }'; }
 
-# pair PORT PROGRAM OPTION...: a server in b, and a client in a that is given b's address. LIMIT: seconds after which
-# it is taken to hang; the other side of one that was ended sees its queue pairs fail.
+# pair PORT PROGRAM OPTION...: a server in b, and a client in a that is given b's address. After 60 s
+# either is taken to hang; the other side of one that was ended sees its queue pairs fail.
 pair() {
-	port=$1 limit=${LIMIT:-60}
+	port=$1
 	shift
-	B timeout "$limit" "$@" >server.out 2>&1 & server=$!
+	B timeout 60 "$@" >server.out 2>&1 & server=$!
 	listening "$port"
-	A timeout "$limit" "$@" 10.78.0.2 >client.out 2>&1 || {
+	A timeout 60 "$@" 10.78.0.2 >client.out 2>&1 || {
 		client=$? ended=0
 		wait $server || ended=$?
-		fail "$*: client $client, server $ended (124: $limit s were over)"
+		fail "$*: client $client, server $ended (124: 60 s were over)"
 	}
-	wait $server || fail "$*: server $? (124: $limit s were over)"
+	wait $server || fail "$*: server $? (124: 60 s were over)"
 }
 # Whether a process offers a service of librdmacm.
 services() { b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q '"rdma/'; }
