@@ -111,6 +111,9 @@ func (d *Daemon) lookUp(ctx context.Context, peers []secure.Peer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := func() bool { return ctx.Err() != nil || len(e.kicks) > 0 }
+	if over() {
+		return
+	}
 	var all sync.WaitGroup
 	next, got := make(chan secure.Peer, len(peers)), make(chan answered, len(peers))
 	for _, p := range peers {

@@ -150,16 +150,16 @@ func TestEndpointsAreFollowed(t *testing.T) {
 	e := &d.trust.endpoints
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	looked, once := make(chan struct{}), sync.Once{}
-	e.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
-		once.Do(func() { close(looked) })
+	lookups := make(chan string, 10)
+	e.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+		lookups <- host
 		return nil, errors.New("no such host")
 	}
 	go func() { d.followEndpoints(ctx); close(done) }()
-	<-looked
-	must(t, d.SetPeers([]config.Peer{{Name: "literal", Key: other.String(), Endpoints: []string{"10.0.0.4:4"}}}))
-	for len(e.kicks) > 0 {
-		runtime.Gosched()
+	must(t, d.SetPeers([]config.Peer{
+		{Name: "literal", Key: other.String(), Endpoints: []string{"10.0.0.4:4"}},
+		{Name: "named", Key: named.String(), Endpoints: []string{"gamma.example:9470"}}}))
+	for <-lookups != "gamma.example" { // names come last: the address is shown by then
 	}
 	cancel()
 	<-done
