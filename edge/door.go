@@ -44,6 +44,14 @@ func (door) Log(d *Device) *slog.Logger { return d.log() }
 // Ended returns the error of a context that ended a wait on the Device.
 func (door) Ended(ctx context.Context, d *Device) error { return d.at.Load().ended(ctx) }
 
+// Conns returns how many connections the Device has, requests that are neither accepted nor refused included.
+func (door) Conns(d *Device) int {
+	t := &d.at.Load().conns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byNumber)
+}
+
 // Silent reports whether the daemon of a connection has not run for some time.
 func (door) Silent(c *Conn) bool { return c.d.life.silent.Load() }
 

@@ -173,9 +173,9 @@ func mapShared(fd, n int) (*Memory, error) {
 }
 
 // lateMost is the longest memory that Fix leaves to be filled and locked page by page, as it is used. Programs that
-// come and go use little of the memory of their streams, and filling all of it takes longer than what they do. A region
-// makes the data thread wait for the first use of 256 pages at most.
-const lateMost = 1 << 20
+// come and go use little of the memory of their streams, and filling all of it takes longer than what they do. The data
+// thread waits for the first use of a page, for two or three pages with each frame.
+const lateMost = 4 << 20
 
 // Fix makes offered memory what Alloc returns otherwise, pinned, and more: from here on nobody can punch holes into
 // it, so that every byte stays where it is paid for, and nobody can map it for writing who has not done so. The

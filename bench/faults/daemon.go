@@ -2,8 +2,8 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -62,22 +62,42 @@ func reload(d *daemon.Daemon, socket string) error {
 	return d.Reload(cfg)
 }
 
-// collect collects the garbage of this process and returns unused memory to the kernel. It writes the resident memory
-// that remains, in bytes, to a file beside the socket. Between two collections, memory says more about the collector
-// than about the process. The daemon goes on meanwhile, so the least of three measurements counts.
+// Kept is the resident memory that a daemon keeps when it is idle and has collected its garbage, in bytes, and what it
+// consists of: what grows, says why.
+type Kept struct {
+	Resident uint64 `json:"resident"`
+	Mapped   uint64 `json:"mapped"` // of files, which is code, and of shared memory
+	Heap     uint64 `json:"heap"`   // spans of the heap in use
+	Stacks   uint64 `json:"stacks"` // spans of stacks in use
+	Tables   uint64 `json:"tables"` // of the Go runtime: spans, caches, goroutines, the collector
+}
+
+// collect collects the garbage of this process and returns unused memory to the kernel. It writes what remains to a
+// file beside the socket. Between two collections, memory says more about the collector than about the process. The
+// daemon goes on meanwhile, so the least of three measurements counts.
 func collect(socket string) error {
 	runtime.GC() // the content of pools survives one collection
-	kept := uint64(math.MaxUint64)
+	least := Kept{Resident: math.MaxUint64}
 	for range 3 {
 		debug.FreeOSMemory()
 		// counted page by page: VmRSS may lag by some hundred kB
-		kept = min(kept, proc.CountedResident(os.Getpid()))
+		resident, anonymous := proc.CountedResident(os.Getpid())
+		if resident < least.Resident {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			least = Kept{Resident: resident, Mapped: resident - anonymous, Heap: m.HeapInuse, Stacks: m.StackInuse,
+				Tables: m.MSpanInuse + m.MCacheInuse + m.BuckHashSys + m.GCSys + m.OtherSys}
+		}
 	}
-	if kept == 0 {
+	if least.Resident == 0 {
 		return errors.New("/proc does not give the resident memory of this process: smaps_rollup is missing")
 	}
+	text, err := json.Marshal(least)
+	if err != nil {
+		return err
+	}
 	name := keptFile(socket)
-	if err := os.WriteFile(name+".new", fmt.Append(nil, kept), 0o600); err != nil {
+	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(name+".new", name)

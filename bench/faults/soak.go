@@ -40,8 +40,8 @@ type Sample struct {
 // DaemonSample is what a daemon holds.
 type DaemonSample struct {
 	Resident uint64 `json:"resident_bytes"`
-	// resident memory without garbage when clients last rested; 0: not yet measured
-	AtRest      uint64 `json:"at_rest_bytes"`
+	// what it kept when clients last rested; 0: not yet measured
+	AtRest      Kept   `json:"at_rest_bytes"`
 	Descriptors int    `json:"descriptors"`
 	Goroutines  int    `json:"goroutines"`
 	Pinned      uint64 `json:"pinned_bytes"`

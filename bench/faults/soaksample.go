@@ -1,11 +1,11 @@
 package faults
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -37,7 +37,7 @@ func (s *soak) sample(show func(*Sample)) {
 			Starts: s.starts[h],
 		}
 		if r := s.rests[h]; len(r) > 0 {
-			x.Daemons[h].AtRest = r[len(r)-1].bytes
+			x.Daemons[h].AtRest = r[len(r)-1].kept
 		}
 	}
 	for _, c := range s.clients {
@@ -63,7 +63,7 @@ func (s *soak) sample(show func(*Sample)) {
 // rest is the resident memory of an idle daemon that has collected its garbage.
 type rest struct {
 	seconds float64
-	bytes   uint64
+	kept    Kept
 	starts  int
 }
 
@@ -79,11 +79,11 @@ func (s *soak) collect() {
 			return
 		}
 		kit.Check(syscall.Kill(s.cluster.Daemon(h).Pid(), collectSignal))
-		var kept uint64
+		var kept Kept
 		_, ok := s.event(collectTime, func() bool {
 			data, err := os.ReadFile(file)
 			if err == nil {
-				kept, err = strconv.ParseUint(string(data), 10, 64)
+				err = json.Unmarshal(data, &kept)
 			}
 			return err == nil
 		})
@@ -98,25 +98,44 @@ func (s *soak) collect() {
 // if that half is long enough.
 func (s *soak) slopes() {
 	for h := range 2 {
-		var x, y []float64
+		var x []float64
+		var rests []Kept
 		for _, r := range s.rests[h] {
 			if r.starts == s.starts[h] && r.seconds >= s.o.Duration.Seconds()/2 {
-				x, y = append(x, r.seconds/3600), append(y, float64(r.bytes))
+				x, rests = append(x, r.seconds/3600), append(rests, r.kept)
 			}
 		}
-		if len(y) == 0 {
+		if len(x) == 0 {
 			continue
 		}
-		b, deviation := slope(x, y)
-		share, chance := b/y[0], 2*deviation/y[0]
+		grows := func(of func(*Kept) uint64) (perHour, deviation float64) {
+			y := make([]float64, len(rests))
+			for i := range rests {
+				y[i] = float64(of(&rests[i]))
+			}
+			return slope(x, y)
+		}
+		b, deviation := grows(func(k *Kept) uint64 { return k.Resident })
+		share, chance := b/float64(rests[0].Resident), 2*deviation/float64(rests[0].Resident)
 		s.row.Measured[fmt.Sprintf("resident memory of host%d %% per hour", h)] = 100 * share
 		s.row.Measured[fmt.Sprintf("resident memory of host%d +- %%", h)] = 100 * chance
 		what := fmt.Sprintf("resident memory of host%d grows less than 1 %% per hour", h)
 		if span := time.Duration((x[len(x)-1] - x[0]) * float64(time.Hour)); span < slopeSpan {
 			s.skipped(what)
-		} else {
-			s.check(what, share < slopeMost, "%.2f +- %.2f %%", 100*share, 100*chance)
+			continue
 		}
+		parts := ""
+		for _, p := range []struct {
+			name string
+			of   func(*Kept) uint64
+		}{
+			{"mapped", func(k *Kept) uint64 { return k.Mapped }}, {"heap", func(k *Kept) uint64 { return k.Heap }},
+			{"stacks", func(k *Kept) uint64 { return k.Stacks }}, {"tables", func(k *Kept) uint64 { return k.Tables }},
+		} {
+			perHour, _ := grows(p.of)
+			parts += fmt.Sprintf(", %s %+.0f kB", p.name, perHour/1000)
+		}
+		s.check(what, share < slopeMost, "%.2f +- %.2f %%%s", 100*share, 100*chance, parts)
 	}
 }
 
@@ -158,7 +177,7 @@ func SoakFigures(samples []Sample) []figure.Figure {
 				panel("resident memory", "MiB", false,
 					both(func(d *DaemonSample) float64 { return float64(d.Resident) / (1 << 20) })...),
 				panel("resident memory at rest", "MiB", false,
-					both(func(d *DaemonSample) float64 { return float64(d.AtRest) / (1 << 20) })...),
+					both(func(d *DaemonSample) float64 { return float64(d.AtRest.Resident) / (1 << 20) })...),
 				panel("descriptors", "", false,
 					both(func(d *DaemonSample) float64 { return float64(d.Descriptors) })...),
 				panel("goroutines", "", false, both(func(d *DaemonSample) float64 { return float64(d.Goroutines) })...),

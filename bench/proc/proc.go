@@ -65,18 +65,18 @@ func status(pid int) (s procfs.ProcStatus) {
 	return s
 }
 
-// CountedResident is Resident counted page by page, which takes long: Resident may lag by some hundred kB. It is 0
-// where the kernel does not count.
-func CountedResident(pid int) uint64 {
+// CountedResident is Resident counted page by page, which takes long: Resident may lag by some hundred kB. Of it,
+// anonymous is what neither a file nor shared memory has. Both are 0 where the kernel does not count.
+func CountedResident(pid int) (resident, anonymous uint64) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	s, err := p.ProcSMapsRollup()
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return s.Rss
+	return s.Rss, s.Anonymous
 }
 
 // Descriptors counts the open files of a process; -1 if the kernel does not show them.

@@ -63,7 +63,8 @@ func TestMemoryAndTime(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	pid := os.Getpid()
 	self, thread, other := Self(), Thread(), of(t, pid)
-	resident, counted, locked, open := Resident(pid), CountedResident(pid), Locked(pid), Descriptors(pid)
+	resident, locked, open := Resident(pid), Locked(pid), Descriptors(pid)
+	counted, anonymous := CountedResident(pid)
 	const size = 16 << 20
 	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(t, err)
@@ -88,8 +89,16 @@ func TestMemoryAndTime(t *testing.T) {
 	if n := Resident(pid) - resident; n < size/2 || n > 4*size {
 		t.Errorf("%d bytes more are resident, want about %d", n, size)
 	}
-	if n := CountedResident(pid) - counted; n < size/2 || n > 4*size {
-		t.Errorf("%d bytes more are counted, want about %d", n, size)
+	shared, err := unix.Mmap(-1, 0, size/2, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	must(t, err)
+	defer unix.Munmap(shared)
+	for i := 0; i < len(shared); i += os.Getpagesize() {
+		shared[i]++
+	}
+	all, private := CountedResident(pid)
+	if n, mapped := private-anonymous, all-counted-(private-anonymous); n < size/2 || n > 4*size || mapped < size/4 ||
+		mapped > size {
+		t.Errorf("%d bytes more are anonymous and %d are not, want about %d and %d", n, mapped, size, size/2)
 	}
 	if n := Locked(pid) - locked; n != 1<<20 {
 		t.Errorf("%d bytes more are locked, want %d", n, 1<<20)
@@ -98,7 +107,8 @@ func TestMemoryAndTime(t *testing.T) {
 		t.Errorf("%d descriptors more, want 2", n)
 	}
 	const nobody = 1 << 30
-	if _, err := Of(nobody); err == nil || Resident(nobody)+Locked(nobody)+CountedResident(nobody) != 0 ||
+	counted, anonymous = CountedResident(nobody)
+	if _, err := Of(nobody); err == nil || Resident(nobody)+Locked(nobody)+counted+anonymous != 0 ||
 		Descriptors(nobody) != -1 {
 		t.Error("a process that does not exist has used something")
 	}

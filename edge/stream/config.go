@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,14 @@ import (
 	"multiedge/edge"
 )
 
-// DefaultBuffer is how many bytes each buffer of a stream has, if Config does not say.
-const DefaultBuffer = 512 << 10
+// How many bytes each buffer of a stream has, if Config does not say: EarlyBuffer where the Device has fewer than
+// EarlyStreams other connections, requests included, and the memory can be registered; else DefaultBuffer. With larger
+// ones, program and daemon give the processor to each other less often; few of them take little memory.
+const (
+	DefaultBuffer = 512 << 10
+	EarlyBuffer   = 2 << 20
+	EarlyStreams  = 16
+)
 
 // maxData is the most private data of a dial, in bytes.
 const maxData = 504
@@ -20,7 +27,7 @@ type Config struct {
 	Device *edge.Device // nil: the one of edge.Dial and edge.Listen, attached to the local daemon
 
 	// registered memory that each stream pins at this end, in bytes: powers of two from 4 KiB to 512 MiB; 0:
-	// DefaultBuffer
+	// EarlyBuffer or DefaultBuffer
 	ReceiveBuffer int // what the peer can send before it is read
 	SendBuffer    int // what can be on its way to the peer
 
@@ -40,13 +47,10 @@ var ErrProtocol = errors.New("edge: the peer does not follow the rules of stream
 	"release at both ends")
 
 func (cfg *Config) normalize() error {
-	for _, n := range []*int{&cfg.ReceiveBuffer, &cfg.SendBuffer} {
-		if *n == 0 {
-			*n = DefaultBuffer
-		}
-		if !bufferSize(int64(*n)) {
+	for _, n := range []int{cfg.ReceiveBuffer, cfg.SendBuffer} {
+		if n != 0 && !bufferSize(int64(n)) {
 			return fmt.Errorf("%w: stream.Config: a buffer of %d bytes; choose a power of two from %d to %d",
-				edge.ErrInvalid, *n, minBuffer, maxBuffer)
+				edge.ErrInvalid, n, minBuffer, maxBuffer)
 		}
 	}
 	if cfg.Linger == 0 {
@@ -72,11 +76,21 @@ func (cfg *Config) device(ctx context.Context) (*edge.Device, error) {
 	return core.Shared(ctx)
 }
 
-// register returns the memory of a stream.
-func (cfg *Config) register(ctx context.Context, dev *edge.Device) (*edge.Region, error) {
-	r, err := dev.RegisterContext(ctx, cfg.ReceiveBuffer+cfg.SendBuffer)
-	if err != nil {
-		return nil, fmt.Errorf("edge: memory for a stream: %w", err)
+// register returns the memory of a stream beside so many other connections, and cfg with the sizes of its buffers.
+func (cfg Config) register(ctx context.Context, dev *edge.Device, others int) (*edge.Region, Config, error) {
+	n := EarlyBuffer
+	if others >= EarlyStreams {
+		n = DefaultBuffer
 	}
-	return r, nil
+	for ; ; n = DefaultBuffer {
+		is := cfg
+		is.ReceiveBuffer, is.SendBuffer = cmp.Or(cfg.ReceiveBuffer, n), cmp.Or(cfg.SendBuffer, n)
+		r, err := dev.RegisterContext(ctx, is.ReceiveBuffer+is.SendBuffer)
+		if err == nil {
+			return r, is, nil
+		}
+		if n == DefaultBuffer || !errors.Is(err, edge.ErrMemlock) && !errors.Is(err, edge.ErrLimit) {
+			return nil, cfg, fmt.Errorf("edge: memory for a stream: %w", err)
+		}
+	}
 }

@@ -51,7 +51,7 @@ func (cfg Config) Dial(ctx context.Context, node, service string) (*Conn, error)
 	if cfg.Scheduler != "" {
 		opts = append(opts, edge.Scheduler(cfg.Scheduler))
 	}
-	r, err := cfg.register(ctx, dev)
+	r, cfg, err := cfg.register(ctx, dev, core.Conns(dev))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (l *Listener) accept(ctx context.Context, r *edge.Request) (*Conn, error) {
 		r.Refuse("the service takes streams: dial it by package stream, of the same release")
 		return nil, ErrProtocol
 	}
-	mem, err := l.cfg.register(ctx, l.dev)
+	mem, cfg, err := l.cfg.register(ctx, l.dev, core.Conns(l.dev)-1) // this one is among them
 	if err != nil {
 		r.Refuse(err.Error())
 		return nil, err
@@ -154,7 +154,7 @@ func (l *Listener) accept(ctx context.Context, r *edge.Request) (*Conn, error) {
 		inTime(ctx, func() { mem.Close() })
 		return nil, err
 	}
-	return newConn(c, mem, &l.cfg, []byte(data)).open(ctx)
+	return newConn(c, mem, &cfg, []byte(data)).open(ctx)
 }
 
 // Close withdraws the service and ends Accept with net.ErrClosed. Accepted streams live on.

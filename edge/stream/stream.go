@@ -37,6 +37,7 @@ import (
 var core = inner.Edge.(interface {
 	Shared(context.Context) (*edge.Device, error)
 	Log(*edge.Device) *slog.Logger
+	Conns(*edge.Device) int
 	Silent(*edge.Conn) bool
 	Down(*edge.Conn) error
 	Tap(*edge.Conn, inner.Tap)

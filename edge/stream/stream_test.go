@@ -177,6 +177,33 @@ func TestStreamPositionsWrap(t *testing.T) {
 	must(t, in.Close())
 }
 
+// The first streams of a Device have larger buffers, at both ends, where Config does not say.
+func TestEarlyStreamsHaveLargerBuffers(t *testing.T) {
+	n := newStreamNet(t, Config{})
+	for i := range EarlyStreams + 2 {
+		out, in := n.mustPair(t)
+		want := EarlyBuffer
+		if i >= EarlyStreams {
+			want = DefaultBuffer
+		}
+		for end, s := range map[string]*Conn{"dialled": out, "accepted": in} {
+			if s.ring != want || s.out.size != want || len(s.region.Bytes()) != 2*want {
+				t.Errorf("stream %d, %s: buffers of %d and %d bytes in a region of %d; want %d each", i, end, s.ring,
+					s.out.size, len(s.region.Bytes()), want)
+			}
+		}
+		defer in.Close()
+		defer out.Close()
+	}
+	n.with = Config{ReceiveBuffer: 8 << 10}
+	out, in := n.mustPair(t)
+	if out.ring != 8<<10 || out.out.size != DefaultBuffer || in.ring != DefaultBuffer {
+		t.Errorf("buffers of %d, %d and %d bytes", out.ring, out.out.size, in.ring)
+	}
+	must(t, out.Close())
+	must(t, in.Close())
+}
+
 // net/http, unmodified, with several requests at once over several streams.
 func TestStreamHTTP(t *testing.T) {
 	n := newStreamNet(t, Config{})
