@@ -28,13 +28,10 @@ static int normalize(edge_config *to, const edge_config *from)
 		to->queue_depth = 1024;
 	if (to->spin_us == 0)
 		to->spin_us = 50;
-	if (to->receive_buffer == 0)
-		to->receive_buffer = 256 << 10;
-	if (to->send_buffer == 0)
-		to->send_buffer = 256 << 10;
 	if (to->queue_depth < 8 || to->queue_depth > 65536 || (to->queue_depth & (to->queue_depth - 1)) != 0)
 		return fail(EDGE_ERR_INVALID, "queue_depth is %u; choose a power of two from 8 to 65536", to->queue_depth);
-	if (!buffer_size(to->receive_buffer) || !buffer_size(to->send_buffer))
+	if ((to->receive_buffer != 0 && !buffer_size(to->receive_buffer)) ||
+	    (to->send_buffer != 0 && !buffer_size(to->send_buffer)))
 		return fail(EDGE_ERR_INVALID, "a buffer of streams is a power of two from 4 KiB to 512 MiB");
 	if (to->wait < EDGE_ADAPTIVE || to->wait > EDGE_BUSY)
 		return fail(EDGE_ERR_INVALID, "wait is %d; choose EDGE_ADAPTIVE, EDGE_BLOCK or EDGE_BUSY", to->wait);

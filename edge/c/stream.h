@@ -45,7 +45,7 @@ struct edge_stream {
 	edge_device *d;
 	edge_conn *c;
 	edge_region *region; /* the receive ring, and behind it the send buffer; NULL: not there yet */
-	uint32_t ring;
+	uint32_t ring; /* its size, as out.size that of the buffer; 0: not there yet */
 	enum stream_state state;
 	int err;       /* a reason of ours for its end, beside that of the connection */
 	bool closed;   /* the program is done with it: it lingers */

@@ -8,6 +8,32 @@
 
 enum { SPARE = 32 };
 
+/* Where the program does not say how long a buffer is, those of a device's first streams are long: program and daemon
+ * give the core to each other less often then. */
+enum { EARLY_STREAMS = 4, EARLY = 2 << 20, LATER = 512 << 10 };
+
+/* Bytes of a stream's memory, whose buffers have so many each where the program does not say. */
+static size_t memory_size(const edge_device *d, uint32_t each)
+{
+	uint32_t in = d->cfg.receive_buffer, out = d->cfg.send_buffer;
+	return (size_t)(in != 0 ? in : each) + (out != 0 ? out : each);
+}
+
+/* Bytes of the memory of one that has so many others beside it. */
+static size_t next_size(const edge_device *d, uint32_t others)
+{
+	return memory_size(d, others < EARLY_STREAMS ? EARLY : LATER);
+}
+
+/* Its memory, which may have been another one's, says how long its buffers are. */
+static void take(edge_stream *s, edge_region *r)
+{
+	uint32_t in = s->d->cfg.receive_buffer, out = s->d->cfg.send_buffer, size = (uint32_t)r->size;
+	s->region = r;
+	s->ring = in != 0 ? in : out != 0 ? size - out : size / 2;
+	s->out.size = size - s->ring;
+}
+
 /* Clears what the peer wrote into the ring, so that another one that lies about positions has nobody else's bytes read.
  * After Fin that is what the peer said, since every byte was in place before (clause 11.4), and what it began the next
  * stream with (11.9), of which we may not have heard. What a peer wrote elsewhere is no secret of another. */
@@ -46,11 +72,31 @@ static edge_region *made(struct job *j, int err)
 	return NULL;
 }
 
+/* Whether a registration that went beyond a limit begins again with less. */
+static bool again(edge_device *d, struct job *j, int err)
+{
+	size_t less = memory_size(d, LATER);
+	if ((err != EDGE_ERR_LIMIT && err != EDGE_ERR_MEMLOCK) || j->region->size <= less)
+		return false;
+	edge_region *r = region_new(d, less, DAEMONS);
+	if (r == NULL)
+		return false;
+	made(j, err);
+	j->region = r;
+	j->memfd = region_make(r);
+	j->done = false;
+	job_start(d, j);
+	return true;
+}
+
 static void job_done(edge_device *d, struct job *j, int err)
 {
-	(void)d;
 	edge_stream *s = j->obj;
-	s->region = made(j, err);
+	if (again(d, j, err))
+		return;
+	edge_region *r = made(j, err);
+	if (r != NULL)
+		take(s, r);
 	stream_has_memory(s, err);
 	if (s->closed)
 		stream_step(s);
@@ -60,6 +106,8 @@ static void reserved(edge_device *d, struct job *j, int err)
 {
 	struct streams *x = d->streams;
 	edge_stream *s = x->heir;
+	if (again(d, j, err))
+		return;
 	j->obj = NULL;
 	x->heir = NULL;
 	if (s != NULL) {
@@ -81,7 +129,7 @@ static void reserve(edge_device *d)
 	struct streams *x = d->streams;
 	if (x->spare != NULL || x->ahead.obj != NULL || d->dead != 0 || !d->attached)
 		return;
-	edge_region *r = region_new(d, (size_t)d->cfg.receive_buffer + d->cfg.send_buffer, DAEMONS);
+	edge_region *r = region_new(d, next_size(d, x->nstreams), DAEMONS);
 	if (r == NULL)
 		return;
 	x->ahead = (struct job){ .region = r, .memfd = region_make(r), .fn = reserved, .obj = x };
@@ -104,7 +152,7 @@ int memory_get(edge_stream *s)
 		d->streams->spare = r->next;
 		d->streams->nspare--;
 		r->next = NULL;
-		s->region = r;
+		take(s, r);
 		stream_has_memory(s, 0);
 		return 0;
 	}
@@ -113,7 +161,7 @@ int memory_get(edge_stream *s)
 		s->job.done = false;
 		return 0;
 	}
-	r = region_new(d, (size_t)s->ring + s->out.size, DAEMONS);
+	r = region_new(d, next_size(d, d->streams->nstreams - 1), DAEMONS);
 	if (r == NULL)
 		return EDGE_ERR_NO_MEMORY;
 	s->job = (struct job){ .region = r, .memfd = region_make(r), .fn = job_done, .obj = s };

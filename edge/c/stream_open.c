@@ -25,8 +25,6 @@ static edge_stream *stream_new(edge_device *d, edge_conn *c)
 		return NULL;
 	s->d = d;
 	s->c = c;
-	s->ring = d->cfg.receive_buffer;
-	s->out.size = d->cfg.send_buffer;
 	s->job.done = true;
 	pthread_mutex_init(&s->in.mu, NULL);
 	pthread_mutex_init(&s->out.mu, NULL);

@@ -70,8 +70,8 @@ static int broken(struct sock *s, int err) { return atomic_exchange(&s->broken, 
 
 /* Waits until so many bytes are there, or no more come: as many as surely find room, since nobody takes them. */
 static int await(struct sock *s, int fd, size_t n, int64_t *until) {
-	size_t room = stream_buffer / 4 * 3; /* the peer does not know of the last quarter */
-	return block(s, fd, POLLIN, (room && room < n ? room : n) - 1, SO_RCVTIMEO, until);
+	size_t room = (stream_buffer ? stream_buffer : LEAST_BUFFER) / 4 * 3; /* the peer knows no more of the last quarter */
+	return block(s, fd, POLLIN, (room < n ? room : n) - 1, SO_RCVTIMEO, until);
 }
 
 static ssize_t take(struct sock *s, void *p, size_t n, bool peek) {

@@ -12,8 +12,6 @@
 #include "real.h"
 #include "run.h"
 
-#define BUFFER (512 << 10) /* of a stream, each way: programs expect the room that TCP gives them */
-
 bool active, required, reuses;
 const char *daemon_socket;
 uint32_t stream_buffer;
@@ -84,7 +82,7 @@ bool run_begin(void) {
 	journal = secure_getenv("EDGE_RUN_LOG");
 	journal = journal ? strdup(journal) : NULL;
 	daemon_socket = path ? strdup(path) : NULL;
-	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
+	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : 0;
 	required = is_set("EDGE_RUN_REQUIRE", false);
 	reuses = is_set("EDGE_RUN_REUSE", true) && !required;
 	map_load(complain);

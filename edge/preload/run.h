@@ -9,7 +9,8 @@ extern bool active;    /* this process takes part */
 extern bool reuses;    /* a connection may use the stream of one before it (rest.c) */
 extern bool required;  /* a connection that would go on over TCP ends instead */
 extern const char *daemon_socket; /* NULL: libedge's default */
-extern uint32_t stream_buffer;    /* bytes */
+extern uint32_t stream_buffer;    /* bytes; 0: as libedge has it, LEAST_BUFFER or more */
+#define LEAST_BUFFER (512u << 10)
 
 bool run_begin(void);  /* reads the settings. false: no peer is named */
 void run_is(void);     /* this process, and not a parent of it, is the one */

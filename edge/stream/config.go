@@ -16,7 +16,7 @@ import (
 const (
 	DefaultBuffer = 512 << 10
 	EarlyBuffer   = 2 << 20
-	EarlyStreams  = 16
+	EarlyStreams  = 4
 )
 
 // maxData is the most private data of a dial, in bytes.

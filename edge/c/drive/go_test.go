@@ -18,9 +18,26 @@ import (
 // C streams at a Go server, which echoes.
 func TestStreamsToGo(t *testing.T) {
 	a, b := hosts(t)
-	l, err := stream.Config{Device: b.open()}.Listen(context.Background(), "echo")
+	echo(t, b)
+	a.run("streams", "b", "echo", "4", "3000001").ends()
+	a.run("polled", "b", "echo").ends()
+}
+
+// Where a limit forbids the long buffers of a device's first streams they have shorter ones.
+func TestStreamsWithinALimit(t *testing.T) {
+	a, b := hosts(t)
+	a.stop()
+	a.cfg.Limits.Pinned = 3 << 20 // two streams with buffers of 512 KiB, and the device's queues
+	a.start()
+	echo(t, b)
+	a.run("streams", "b", "echo", "2", "3000001").ends()
+}
+
+// echo has a host echo what streams bring.
+func echo(t *testing.T, at *host) {
+	l, err := stream.Config{Device: at.open()}.Listen(context.Background(), "echo")
 	must(t, err)
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -35,8 +52,6 @@ func TestStreamsToGo(t *testing.T) {
 			}()
 		}
 	}()
-	a.run("streams", "b", "echo", "4", "3000001").ends()
-	a.run("polled", "b", "echo").ends()
 }
 
 // A short write to a stream is done once the daemon has copied it. When the peer refuses it after that the stream ends
