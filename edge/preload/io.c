@@ -70,7 +70,8 @@ static int broken(struct sock *s, int err) { return atomic_exchange(&s->broken, 
 
 /* Waits until so many bytes are there, or no more come: as many as surely find room, since nobody takes them. */
 static int await(struct sock *s, int fd, size_t n, int64_t *until) {
-	size_t room = (stream_buffer ? stream_buffer : LEAST_BUFFER) / 4 * 3; /* the peer knows no more of the last quarter */
+	uint32_t ring = stream_buffer ? stream_buffer : LEAST_BUFFER;
+	size_t room = ring / 4 * 3; /* the peer does not know of the last quarter */
 	return block(s, fd, POLLIN, (room < n ? room : n) - 1, SO_RCVTIMEO, until);
 }
 
