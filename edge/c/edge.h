@@ -129,7 +129,7 @@ typedef struct edge_config {
 	uint32_t queue_depth;    /* operations in flight: a power of two from 8; 0: 1024 */
 	uint32_t shard;          /* wished, from 1; 0: any */
 	int wait;                /* enum edge_wait */
-	uint32_t spin_us;        /* how long EDGE_ADAPTIVE polls at first, in microseconds; 0: 50 */
+	uint32_t spin_us;        /* how long EDGE_ADAPTIVE polls at first, a loop (linger) 2/5 of it, in us; 0: 50 */
 	uint32_t receive_buffer; /* of a stream, a power of two, 4 KiB to 512 MiB; 0: 2 MiB for the first 4, then 512 KiB */
 	uint32_t send_buffer;    /* likewise */
 	/* Called without locks by the thread that noticed, when it leaves the library: with EDGE_ERR_DAEMON_DOWN when the

@@ -4,8 +4,8 @@
 #define SLOW_YIELD 200000 /* a yield that took longer found a busy core: do not poll for a while */
 #define MOST_PAUSE (128 * MILLI)
 #define MOST_SPIN 4       /* times the least one, while sleeps prove short */
-#define LOOP_SPIN 20000   /* how long a loop of the program polls, in ns, and how rarely if that is in vain */
-#define LOOP_VAIN 7       /* 1 in 2^7 times */
+#define LOOP_PART 2 / 5   /* of the least one: how long a loop of the program polls, */
+#define LOOP_VAIN 7       /* and if that is in vain at least 1 in 2^7 times */
 
 static int64_t limit(const struct idle *i)
 {
@@ -45,7 +45,7 @@ bool idle_loop_polls(struct idle *i, struct idle_loop *l, int64_t now)
 	bool on = false;
 	if (l->since == 0 && l->skip > 0) {
 		l->skip--;
-	} else if (l->since != 0 && i->how == IDLE_ADAPTIVE && now - l->since > LOOP_SPIN) {
+	} else if (l->since != 0 && i->how == IDLE_ADAPTIVE && now - l->since > i->spin * LOOP_PART) {
 		l->vain += l->vain < LOOP_VAIN;
 		l->skip = (1u << l->vain) - 1;
 	} else {

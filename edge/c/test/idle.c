@@ -62,7 +62,8 @@ static void ways(void)
 	WANT(idle_polls(&busy, &since, 1) && since == 1 && idle_polls(&busy, &since, HOUR - 1));
 }
 
-/* A loop polls for 20 us, and after polls in vain skips 1, 3, 7, ... 127 waits; something found forgives it. */
+/* A loop polls for 2/5 of the least spin, and after polls in vain skips 1, 3, 7, ... 127 waits; something found
+ * forgives it. */
 static void loops(void)
 {
 	struct idle i = { .spin = 50 * US };
@@ -87,6 +88,10 @@ static void loops(void)
 	l.sleep = now;
 	idle_loop_returns(&i, &l, now + 10 * US); /* a short sleep */
 	WANT(i.grown == 100 * US && l.sleep == 0);
+	struct idle patient = { .spin = 150 * US };
+	l = (struct idle_loop){ 0 };
+	WANT(idle_loop_polls(&patient, &l, now) && idle_loop_polls(&patient, &l, now + 60 * US));
+	WANT(!idle_loop_polls(&patient, &l, now + 60 * US + 1));
 }
 
 int main(void)
