@@ -17,8 +17,8 @@
 
 enum { TAKE = 64, LOOK_MS = 5, REST_MS = 1000, OPEN_MS = 3000, DEPTH = 4096, NAP_US = 50 };
 
-/* Programs of NICs poll. Where a switch takes 5 us an answer of 8 bytes needs some 35 us, and a loop that polls for 20 us
- * as others do (2/5 of 50) slept for each: half a round trip took 50 us instead of 22. */
+/* Programs of NICs poll. Where a switch takes 5 us an answer of 8 bytes needs some 35 us, and a loop that polls for 20
+ * us as others do (2/5 of 50) slept for each: half a round trip took 50 us instead of 22. */
 enum { SPIN_US = 150 };
 enum { QUICK = 16, QUICK_NS = 2000, ALONE_NS = 20000 };
 
