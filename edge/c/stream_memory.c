@@ -123,13 +123,14 @@ static void reserved(edge_device *d, struct job *j, int err)
 	}
 }
 
-/* Registers memory for the next stream, unless there is some. */
+/* Registers memory for the next stream, unless there is some. For the first one less: many processes have one stream,
+ * or none yet, and it is soonest there. */
 static void reserve(edge_device *d)
 {
 	struct streams *x = d->streams;
 	if (x->spare != NULL || x->ahead.obj != NULL || d->dead != 0 || !d->attached)
 		return;
-	edge_region *r = region_new(d, next_size(d, x->nstreams), DAEMONS);
+	edge_region *r = region_new(d, x->nstreams == 0 ? memory_size(d, LATER) : next_size(d, x->nstreams), DAEMONS);
 	if (r == NULL)
 		return;
 	x->ahead = (struct job){ .region = r, .memfd = region_make(r), .fn = reserved, .obj = x };
