@@ -153,7 +153,7 @@ static size_t room(edge_stream *s)
 
 static bool due(const edge_stream *s)
 {
-	return s->in.head - s->in.granted >= s->ring / 4 && !s->in.fin;
+	return s->ring != 0 && s->in.head - s->in.granted >= s->ring / 4 && !s->in.fin;
 }
 
 static int say(edge_stream *s, uint32_t imm, uint32_t flags)

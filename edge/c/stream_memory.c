@@ -19,7 +19,7 @@ static size_t memory_size(const edge_device *d, uint32_t each)
 	return (size_t)(in != 0 ? in : each) + (out != 0 ? out : each);
 }
 
-/* Bytes of the memory of one that has so many others beside it. */
+/* Bytes of the memory of one that has so many others beside it, those that are still dialled included. */
 static size_t next_size(const edge_device *d, uint32_t others)
 {
 	return memory_size(d, others < EARLY_STREAMS ? EARLY : LATER);
@@ -111,7 +111,7 @@ static void reserved(edge_device *d, struct job *j, int err)
 	j->obj = NULL;
 	x->heir = NULL;
 	if (s != NULL) {
-		s->job = (struct job){ .region = j->region, .memfd = j->memfd, .done = true, .obj = s };
+		s->job = (struct job){ .region = j->region, .memfd = j->memfd, .fn = job_done, .done = true, .obj = s };
 		job_done(d, &s->job, err);
 		return;
 	}
