@@ -41,7 +41,7 @@ type Sample struct {
 type DaemonSample struct {
 	Resident uint64 `json:"resident_bytes"`
 	// what it kept when clients last rested; 0: not yet measured
-	AtRest      Kept   `json:"at_rest_bytes"`
+	AtRest      Kept   `json:"at_rest"`
 	Descriptors int    `json:"descriptors"`
 	Goroutines  int    `json:"goroutines"`
 	Pinned      uint64 `json:"pinned_bytes"`
