@@ -146,7 +146,8 @@ static size_t room(edge_stream *s)
 	size_t unread = o->sent - o->acked;
 	size_t open = o->bound > 0 ? least(ring, o->bound > ring / 4 ? o->bound : ring / 4) : ring;
 	size_t peers = open > unread ? open - unread : 0, ours = o->flying < PIECES ? size - (o->sent - o->freed) : 0;
-	stream_await(s, ours < peers || !may_put(s));
+	/* A buffer that is shorter than the peer's ring has less room even while nothing is on its way. */
+	stream_await(s, (ours < peers && ours < size / 4) || !may_put(s));
 	peers = least(peers, least(ring - (o->sent & (ring - 1)), ring / 4));
 	return least(peers, least(ours, least(size - (o->sent & (size - 1)), size / 4)));
 }
