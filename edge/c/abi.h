@@ -146,8 +146,8 @@ _Static_assert(offsetof(struct abi_incoming, data) == 156 && offsetof(struct abi
 
 /* A6 */
 enum { ABI_SQ_TAIL = 0, ABI_SQ_HEAD = 128, ABI_CQ_TAIL = 256, ABI_CQ_HEAD = 384, ABI_DAEMON_ASLEEP = 512,
-       ABI_CLIENT_ASLEEP = 640, ABI_CLIENT_POLLING = 768, ABI_PULSE = 896, ABI_TOLD = 960, ABI_WORDS_AT = 1024,
-       ABI_WORDS_APART = 32, ABI_RINGS = 4096 };
+       ABI_CLIENT_ASLEEP = 640, ABI_AWAITS = 704, ABI_CLIENT_POLLING = 768, ABI_PULSE = 896, ABI_TOLD = 960,
+       ABI_WORDS_AT = 1024, ABI_WORDS_APART = 32, ABI_RINGS = 4096 };
 enum { ABI_HAS_IMM = 1, ABI_TELLS = 2 }; /* flags of a completion (A6.11) */
 
 struct abi_piece { uint32_t region, length; uint64_t off; }; /* A6.14 */

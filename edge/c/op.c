@@ -101,8 +101,10 @@ static void complete(edge_device *d, uint32_t i, int err)
 		o->pieces[i][s->npieces - 1]->inflight--;
 	if (c != NULL)
 		--*(i < o->depth ? &c->work.inflight : &c->work.posted);
-	if (s->awaited)
+	if (s->awaited) {
+		d->w->ops--;
 		await_less(d);
+	}
 	s->end.err = err;
 	s->conn = NULL;
 	s->region = NULL;
@@ -239,8 +241,10 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 	if (s->region != NULL)
 		s->region->inflight++;
 	s->awaited = !receives && c->user == NULL; /* a layer above knows when it waits for its own */
-	if (s->awaited)
+	if (s->awaited) {
+		d->w->ops++;
 		await_more(d);
+	}
 	atomic_store_explicit(&s->gen, gen, memory_order_relaxed);
 	if (w->npieces > 1)
 		put_pieces(d, c, w, i);
@@ -348,6 +352,6 @@ int edge_completions_wait(edge_device *d, edge_completion *to, size_t n, int tim
 {
 	int64_t until = deadline(timeout_ms);
 	enter(d);
-	int err = wait_for(d, any_done, d, until);
+	int err = wait_for_peer(d, any_done, d, until); /* each operation in flight is a reason to wake by itself */
 	return leave(d, err != 0 ? err : (int)take(d, to, n));
 }

@@ -129,6 +129,15 @@ void ring_sleep(struct ring *r, enum ring_sleep how)
 		full_fence();
 }
 
+/* Says how many operations are to end before the daemon wakes us, or yields to us while we poll (A8.8). */
+void ring_await(struct ring *r, uint32_t operations)
+{
+	if (r->map == NULL || r->awaits == operations)
+		return;
+	r->awaits = operations;
+	atomic_store_explicit(word(r, ABI_AWAITS), operations, memory_order_relaxed);
+}
+
 /* From now on completions wake who dozes, too. Returns whether the ring has entries that were no reason before. */
 bool ring_stir(struct ring *r)
 {

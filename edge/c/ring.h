@@ -15,6 +15,7 @@ struct ring {
 	int watch;
 	bool broken;
 	bool peeked; /* by threads without the lock: ring_peek */
+	uint32_t awaits; /* as the daemon was told, how many operations are to end before it wakes us (A8.8) */
 	bool dozes; /* as the daemon was told: completions of operations are no reason to wake (A8.3) */
 };
 
@@ -28,6 +29,7 @@ bool ring_ready(const struct ring *r);
 bool ring_peek(const struct ring *r);
 enum ring_sleep { RING_AWAKE, RING_ASLEEP, RING_DOZING };
 void ring_sleep(struct ring *r, enum ring_sleep how);
+void ring_await(struct ring *r, uint32_t operations);
 bool ring_stir(struct ring *r);
 bool ring_rang(struct ring *r);
 enum ring_polling { RING_NOT_POLLING, RING_POLLS, RING_POLLS_FOR_PEER };

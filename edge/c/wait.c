@@ -20,6 +20,8 @@
 #define PULSE_LOOKS 3          /* in a row without a beat: what we see is not that we were stopped ourselves */
 #define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
 #define SOCKET_TIME 200000     /* or ns, for those who do not wait: a look is a system call */
+#define WAKES_PER_WINDOW 4     /* as TCP, which wakes a writer when a third of its buffer is free */
+#define MOST_ASKED 64          /* a wake-up for so many operations costs little for each */
 #define END_TIME (20 * MILLI)  /* likewise, where the daemon says what it sent: the socket's end it does not */
 
 int wait_open(edge_device *d)
@@ -229,8 +231,18 @@ static bool wakes(edge_device *d)
 	return control_told(d) != NOTHING && look_due(d);
 }
 
+/* For how many operations whoever waits does so: one in WAKES_PER_WINDOW of those in flight, so that a wake-up serves
+ * many. They were under way four times as long as the first of them is put off. 1: it may be a certain one. */
+static uint32_t asks(const struct waiting *w)
+{
+	uint32_t n = w->awaited == w->ops ? w->ops / WAKES_PER_WINDOW : 1;
+	return n < 1 ? 1 : n < MOST_ASKED ? n : MOST_ASKED;
+}
+
 static void tell_polling(edge_device *d, bool polls)
 {
+	if (polls)
+		ring_await(d->ring, asks(d->w));
 	enum ring_polling how = !polls ? RING_NOT_POLLING : d->w->awaited > 0 ? RING_POLLS : RING_POLLS_FOR_PEER;
 	if (d->w->polling != how)
 		ring_polling(d->ring, d->w->polling = how); /* a hint to the daemon (A8.5) */
@@ -259,6 +271,8 @@ void await_more(edge_device *d)
 {
 	if (d->w->awaited++ == 0 && ring_stir(d->ring))
 		ring_sleepers(d->w, true);
+	if (d->ring->awaits > 1 && d->w->awaited > d->w->ops)
+		ring_await(d->ring, 1);
 }
 
 void await_less(edge_device *d)
@@ -272,6 +286,7 @@ static void fall_asleep(edge_device *d)
 {
 	if (d->above->next_due(d) < d->w->timer_at)
 		set_timer(d);
+	ring_await(d->ring, asks(d->w));
 	ring_sleep(d->ring, d->w->awaited > 0 ? RING_ASLEEP : RING_DOZING);
 }
 

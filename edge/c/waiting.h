@@ -32,6 +32,7 @@ struct waiting { /* wait.c */
 	uint32_t polling; /* enum ring_polling, as the daemon was told */
 	bool woken, rung; /* wake, bell are readable */
 	uint32_t awaited; /* reasons to be woken by completions of operations: await_more */
+	uint32_t ops;     /* of these: operations of the program's own in flight */
 	struct waiter *waiters;
 	uint64_t news, seen;
 	uint32_t rounds;   /* of the ring since the socket was looked at */

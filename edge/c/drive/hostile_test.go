@@ -33,12 +33,12 @@ type spoil struct {
 }
 
 const (
-	hello, register, mapped, dial, listen, export   = 1, 2, 3, 5, 6, 10
-	incoming, advert, ended, closed                 = 64, 65, 67, 68
-	shrink                                          = unix.F_SEAL_SHRINK
-	sealed                                          = shrink | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	depth, rogueConn                                = 64, 7
-	sqHead, cqTail, clientAsleep, pulse, ringsStart = 128, 256, 640, 896, 4096
+	hello, register, mapped, dial, listen, export                   = 1, 2, 3, 5, 6, 10
+	incoming, advert, ended, closed                                 = 64, 65, 67, 68
+	shrink                                                          = unix.F_SEAL_SHRINK
+	sealed                                                          = shrink | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	depth, rogueConn                                                = 64, 7
+	sqHead, cqTail, cqHead, clientAsleep, awaits, pulse, ringsStart = 128, 256, 384, 640, 704, 896, 4096
 )
 
 var le = binary.LittleEndian

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"math/rand"
 	"net"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"multiedge/edge"
 )
@@ -120,6 +123,45 @@ func TestBacklogGoesOn(t *testing.T) {
 		le.PutUint32(f[16:], 16) // the peer died meanwhile
 		return f, nil
 	})})
+}
+
+// Who waits for operations is woken for one in four of those in flight, and for each once somebody waits for a certain
+// one (ABI A8.8).
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "hurry")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	attend := func(r *rogue) {
+		token := func(i int) uint64 { return le.Uint64(r.rings[ringsStart+64*i+16:]) }
+		word := func(at int) int { return int(le.Uint32(r.rings[at:])) }
+		sleeps := func() bool { return word(cqHead) == int(r.cq) && word(clientAsleep) != 0 }
+		const same = 3 // what the test writes in place of 1: who sleeps since
+		steps := []struct{ asks, ends, asleep int }{{8, 0, 1}, {7, -1, 1}, {1, 2, same}, {1, 1, 1}, {7, 3, 1}}
+		for i, step := range steps {
+			for start := time.Now(); !sleeps() || word(awaits) != step.asks; time.Sleep(time.Millisecond) {
+				if time.Since(start) > 10*time.Second {
+					t.Errorf("step %d: the program sleeps: %v; it waits for %d operations, want %d", i, sleeps(),
+						word(awaits), step.asks)
+					r.conn.Close()
+					return
+				}
+			}
+			if is := word(clientAsleep); is != step.asleep {
+				t.Errorf("step %d: the word of its sleep is %d, want %d", i, is, step.asleep)
+			}
+			if step.ends < 0 {
+				r.word(clientAsleep, same)
+				f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+				must(t, err)
+				f.Close()
+				continue
+			}
+			r.complete(1, rogueConn, token(step.ends), 0, 0)
+			r.advert("wake", 1)
+		}
+	}
+	path := rogues(t, spoil{after: later(dial, func(r *rogue) { go attend(r) })}, 0)
+	startProgram(t, "patient", path, "patient", fifo).ends()
 }
 
 func TestOddOrders(t *testing.T) {
