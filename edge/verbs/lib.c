@@ -15,7 +15,8 @@
 
 #include "lib.h"
 
-enum { TAKE = 64, LOOK_MS = 5, REST_MS = 1000, OPEN_MS = 3000, DEPTH = 4096, NAP_US = 50 };
+enum { TAKE = 64, LOOK_MS = 5, REST_MS = 1000, OPEN_MS = 3000, DEPTH = 4096 };
+enum { NAP_US = 50, LONG_NAP_US = 400, MANY_SENDS = 8 }; /* give_way */
 
 /* Programs of NICs poll. Where a switch takes 5 us an answer of 8 bytes needs some 35 us, and a loop that polls for 20
  * us as others do (2/5 of 50) slept for each: half a round trip took 50 us instead of 22. */
@@ -96,7 +97,7 @@ static void forked(void)
 		lib_forked();
 	pthread_mutex_init(&lib.mu, NULL);
 	lib.dev = NULL;
-	lib.opened = lib.armed = 0;
+	lib.opened = lib.armed = lib.sends = 0;
 	lib.lost = lib.starved = false;
 	lib.watchers = NULL;
 	watching = helping = false;
@@ -268,13 +269,14 @@ bool alone(void)
 /* As libedge's own waits do (edge_device_linger): it polls for a moment, and then sleeps until something happens. A
  * thread that yields again and again instead is put behind all others of its core for a whole slice each time: with the
  * daemon on the same core a message took 0.6 ms so. It sleeps for NAP_US at most, since the program may poll for other
- * things as well. */
+ * things as well, longer where the daemon wakes it for several of many operations (ABI A8.8). */
 void give_way(void)
 {
 	cancel_off();
 	lock();
 	bool leads = !watching && lib.dev != NULL;
 	watching |= leads;
+	struct timespec nap = { .tv_nsec = (lib.sends < MANY_SENDS ? NAP_US : LONG_NAP_US) * 1000 };
 	unlock();
 	if (!leads) {
 		yield();
@@ -282,7 +284,6 @@ void give_way(void)
 		return;
 	}
 	struct pollfd p = { .fd = edge_device_fd(lib.dev), .events = POLLIN };
-	struct timespec nap = { .tv_nsec = NAP_US * 1000 };
 	bool was_alone = alone_until != 0;
 	alone_until = 0;
 	if (edge_device_poll(lib.dev) > 0)

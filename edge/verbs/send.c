@@ -150,6 +150,7 @@ static void sent(struct work *w, const edge_completion *c)
 	struct send *s = (struct send *)w;
 	struct qp *q = s->qp;
 	q->pending--;
+	lib.sends--;
 	q->sq.answers -= answered(s);
 	if (c->err == EDGE_ERR_QUOTA && q->qp.state == IBV_QPS_RTS && resumes())
 		refuse(q, s, c->kind);
@@ -214,6 +215,7 @@ static int put(struct qp *q, struct send *s, edge_work *k)
 	if (err == 0) {
 		s->pending++;
 		q->pending++;
+		lib.sends++;
 		q->sq.answers += answered(s);
 	}
 	return err;
