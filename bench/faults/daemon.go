@@ -85,8 +85,7 @@ func collect(socket string) error {
 		if resident < least.Resident {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			least = Kept{Resident: resident, Mapped: resident - anonymous, Heap: m.HeapInuse, Stacks: m.StackInuse,
-				Tables: m.MSpanInuse + m.MCacheInuse + m.BuckHashSys + m.GCSys + m.OtherSys}
+			least = keptOf(resident, anonymous, &m)
 		}
 	}
 	if least.Resident == 0 {
@@ -101,6 +100,12 @@ func collect(socket string) error {
 		return err
 	}
 	return os.Rename(name+".new", name)
+}
+
+// keptOf tells what resident memory consists of, of which so much is anonymous.
+func keptOf(resident, anonymous uint64, m *runtime.MemStats) Kept {
+	return Kept{Resident: resident, Mapped: resident - anonymous, Heap: m.HeapInuse, Stacks: m.StackInuse,
+		Tables: m.MSpanInuse + m.MCacheInuse + m.BuckHashSys + m.GCSys + m.OtherSys}
 }
 
 func keptFile(socket string) string { return socket + ".kept" }

@@ -11,7 +11,14 @@ type Time int64
 // Never is later than every reading of Now: an unarmed timer.
 const Never Time = 1<<63 - 1
 
-var origin = time.Now().Add(-time.Hour)
+// first is about the first reading of Now in a process. All readings are thus 2^48 or more and cannot be addresses of
+// memory. A smaller number can, for all that Go's collector knows when it meets one in the registers or on the stack of
+// a goroutine that it has preempted. It looks each up in a table that has a page for every 34 seconds of such times:
+// from an hour on, a process touched 0.4 MB of that table an hour. From here, float64 holds nanoseconds exactly for 100
+// days.
+const first = 1 << 48
+
+var origin = time.Now().Add(-first)
 
 // Now reads the monotonic clock. Settings of the wall clock do not move it.
 func Now() Time { return Time(time.Since(origin)) }
