@@ -101,10 +101,9 @@ static void complete(edge_device *d, uint32_t i, int err)
 		o->pieces[i][s->npieces - 1]->inflight--;
 	if (c != NULL)
 		--*(i < o->depth ? &c->work.inflight : &c->work.posted);
-	if (s->awaited) {
-		d->w->ops--;
+	d->w->ops -= s->counted;
+	if (s->awaited)
 		await_less(d);
-	}
 	s->end.err = err;
 	s->conn = NULL;
 	s->region = NULL;
@@ -240,11 +239,12 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 		++*(receives ? &c->work.posted : &c->work.inflight);
 	if (s->region != NULL)
 		s->region->inflight++;
-	s->awaited = !receives && c->user == NULL; /* a layer above knows when it waits for its own */
-	if (s->awaited) {
-		d->w->ops++;
+	/* A layer above knows when it waits for its own; a composed message ends when the program lets it. */
+	s->awaited = !receives && (c->user == NULL || w->context != NULL);
+	s->counted = s->awaited && e->op != ABI_OP_COMPOSE;
+	d->w->ops += s->counted;
+	if (s->awaited)
 		await_more(d);
-	}
 	atomic_store_explicit(&s->gen, gen, memory_order_relaxed);
 	if (w->npieces > 1)
 		put_pieces(d, c, w, i);

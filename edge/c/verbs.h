@@ -15,6 +15,7 @@ struct slot {
 	uint64_t *result;     /* of an atomic */
 	uint32_t npieces;     /* further regions, in ops.pieces */
 	bool awaited;         /* its completion is to wake the program: await_more */
+	bool counted;         /* likewise, together with those of others */
 	uint32_t composing;   /* bytes of a message that is neither committed nor aborted; else 0 */
 	edge_completion end;  /* to be taken, if it has a context */
 };

@@ -269,14 +269,17 @@ bool alone(void)
 /* As libedge's own waits do (edge_device_linger): it polls for a moment, and then sleeps until something happens. A
  * thread that yields again and again instead is put behind all others of its core for a whole slice each time: with the
  * daemon on the same core a message took 0.6 ms so. It sleeps for NAP_US at most, since the program may poll for other
- * things as well, longer where the daemon wakes it for several of many operations (ABI A8.8). */
+ * things as well, longer while many sends end: the daemon wakes it for several of them (ABI A8.8). */
 void give_way(void)
 {
 	cancel_off();
 	lock();
 	bool leads = !watching && lib.dev != NULL;
 	watching |= leads;
-	struct timespec nap = { .tv_nsec = (lib.sends < MANY_SENDS ? NAP_US : LONG_NAP_US) * 1000 };
+	static unsigned ended; /* sends, when a thread gave way last */
+	bool many = lib.sends >= MANY_SENDS && lib.ended != ended;
+	ended = lib.ended;
+	struct timespec nap = { .tv_nsec = (many ? LONG_NAP_US : NAP_US) * 1000 };
 	unlock();
 	if (!leads) {
 		yield();

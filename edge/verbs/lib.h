@@ -90,7 +90,7 @@ struct lib {
 	unsigned opened;       /* contexts */
 	unsigned polls;        /* calls of the program that took completions, about: counted without the lock */
 	unsigned armed;        /* completion queues that are to tell of their next entry */
-	unsigned sends;        /* operations of send queues that go on */
+	unsigned sends, ended; /* operations of send queues that go on; those that have ended, modulo 2^32 */
 	bool starved;          /* work waits that libedge had no room for */
 	bool lost;             /* the daemon has gone; the contexts were told */
 	struct watcher *watchers;

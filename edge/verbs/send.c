@@ -151,6 +151,7 @@ static void sent(struct work *w, const edge_completion *c)
 	struct qp *q = s->qp;
 	q->pending--;
 	lib.sends--;
+	lib.ended++;
 	q->sq.answers -= answered(s);
 	if (c->err == EDGE_ERR_QUOTA && q->qp.state == IBV_QPS_RTS && resumes())
 		refuse(q, s, c->kind);

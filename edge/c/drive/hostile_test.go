@@ -123,8 +123,13 @@ func (r *rogue) answer(kind uint16, id uint64, asked []byte) (m []byte, fds []in
 	return m, fds
 }
 
-// complete puts an entry into the completion ring.
+// complete puts an entry into the completion ring, and shows it.
 func (r *rogue) complete(kind byte, conn uint32, token uint64, imm, length uint32) {
+	r.put(kind, conn, token, imm, length)
+	r.word(cqTail, r.cq)
+}
+
+func (r *rogue) put(kind byte, conn uint32, token uint64, imm, length uint32) {
 	e := r.rings[ringsStart+depth*64+int(r.cq%(4*depth))*32:][:32]
 	clear(e)
 	e[0] = kind
@@ -133,7 +138,6 @@ func (r *rogue) complete(kind byte, conn uint32, token uint64, imm, length uint3
 	le.PutUint32(e[16:], imm)
 	le.PutUint32(e[20:], length)
 	r.cq++
-	r.word(cqTail, r.cq)
 }
 
 func (r *rogue) word(at int, v uint32) { le.PutUint32(r.rings[at:], v) }

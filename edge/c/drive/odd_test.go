@@ -125,18 +125,23 @@ func TestBacklogGoesOn(t *testing.T) {
 	})})
 }
 
-// Who waits for operations is woken for one in four of those in flight, and for each once somebody waits for a certain
-// one (ABI A8.8).
+// Who waits for operations is woken for one in four of those in flight, for each once somebody waits for a certain one
+// (ABI A8.8), and for no more than came when it slept last.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "hurry")
 	must(t, unix.Mkfifo(fifo, 0o600))
 	attend := func(r *rogue) {
-		token := func(i int) uint64 { return le.Uint64(r.rings[ringsStart+64*i+16:]) }
 		word := func(at int) int { return int(le.Uint32(r.rings[at:])) }
 		sleeps := func() bool { return word(cqHead) == int(r.cq) && word(clientAsleep) != 0 }
 		const same = 3 // what the test writes in place of 1: who sleeps since
-		steps := []struct{ asks, ends, asleep int }{{8, 0, 1}, {7, -1, 1}, {1, 2, same}, {1, 1, 1}, {7, 3, 1}}
+		steps := []struct {
+			asks, asleep int
+			ends         []int // nil: somebody begins to wait for the operation 1
+		}{
+			{8, 1, []int{0, 2, 3, 4, 5, 6, 7, 8}}, {6, 1, nil}, {1, same, []int{9}}, {1, 1, []int{1}},
+			{5, 1, []int{10, 11}}, {2, 1, []int{12}}, {1, 1, []int{13}},
+		}
 		for i, step := range steps {
 			for start := time.Now(); !sleeps() || word(awaits) != step.asks; time.Sleep(time.Millisecond) {
 				if time.Since(start) > 10*time.Second {
@@ -149,14 +154,17 @@ func TestPatience(t *testing.T) {
 			if is := word(clientAsleep); is != step.asleep {
 				t.Errorf("step %d: the word of its sleep is %d, want %d", i, is, step.asleep)
 			}
-			if step.ends < 0 {
+			if step.ends == nil {
 				r.word(clientAsleep, same)
 				f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 				must(t, err)
 				f.Close()
 				continue
 			}
-			r.complete(1, rogueConn, token(step.ends), 0, 0)
+			for _, op := range step.ends {
+				r.put(1, rogueConn, le.Uint64(r.rings[ringsStart+64*op+16:]), 0, 0)
+			}
+			r.word(cqTail, r.cq)
 			r.advert("wake", 1)
 		}
 	}
