@@ -21,8 +21,7 @@
 #define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
 #define SOCKET_TIME 200000     /* or ns, for those who do not wait: a look is a system call */
 #define WAKES_PER_WINDOW 4     /* as TCP, which wakes a writer when a third of its buffer is free */
-#define MOST_ASKED 64          /* about: a wake-up for so many operations costs little for each */
-#define KEPT 16                /* sleeps that went well, before more is asked for again */
+#define MOST_ASKED 64          /* a wake-up for so many operations costs little for each */
 #define END_TIME (20 * MILLI)  /* likewise, where the daemon says what it sent: the socket's end it does not */
 
 int wait_open(edge_device *d)
@@ -33,7 +32,6 @@ int wait_open(edge_device *d)
 	w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
 	w->timer_at = NEVER;
-	w->pace = MOST_ASKED;
 	if (w->wake < 0 || w->bell < 0 || w->timer < 0 || w->epoll < 0)
 		return system_error("eventfd, timerfd or epoll");
 	watch_fd(w->epoll, w->wake, EPOLLIN, EPOLL_CTL_ADD);
@@ -161,20 +159,6 @@ static void look_at_socket(edge_device *d)
 		news(d);
 }
 
-/* After a sleep in which fewer ended than were waited for, no more are asked for: the others may wait for something
- * else, as a message does for its receiver. */
-static void learn(struct waiting *w, uint32_t asked, uint32_t came)
-{
-	w->slept = false;
-	if (came < asked) {
-		w->pace = came;
-		w->kept = 0;
-	} else if (w->pace < MOST_ASKED && ++w->kept == KEPT) {
-		w->pace *= 2;
-		w->kept = 0;
-	}
-}
-
 /* Takes what has happened, and the socket too if asked or if that is due. Returns whether there was anything. */
 int pump(edge_device *d, bool socket)
 {
@@ -185,8 +169,6 @@ int pump(edge_device *d, bool socket)
 	int n = ring_drain(d);
 	if (n > 0)
 		news(d);
-	if (n > 0 && w->slept)
-		learn(w, d->ring->awaits, (uint32_t)n);
 	enum told told = control_told(d);
 	if (socket || told == SOMETHING || ++w->rounds >= SOCKET_EACH) {
 		w->rounds = 0;
@@ -250,11 +232,12 @@ static bool wakes(edge_device *d)
 }
 
 /* For how many operations whoever waits does so: one in WAKES_PER_WINDOW of those in flight, so that a wake-up serves
- * many. They were under way four times as long as the first of them is put off. 1: it may be a certain one. */
+ * many. They were under way four times as long as the first of them is put off, which is for a millisecond at most. 1:
+ * it may be a certain one. */
 static uint32_t asks(const struct waiting *w)
 {
 	uint32_t n = w->awaited == w->ops ? w->ops / WAKES_PER_WINDOW : 1;
-	return n < 1 ? 1 : n < w->pace ? n : w->pace;
+	return n < 1 ? 1 : n < MOST_ASKED ? n : MOST_ASKED;
 }
 
 static void tell_polling(edge_device *d, bool polls)
@@ -309,7 +292,6 @@ static void fall_asleep(edge_device *d)
 	if (d->above->next_due(d) < d->w->timer_at)
 		set_timer(d);
 	ring_await(d->ring, asks(d->w));
-	d->w->slept = true;
 	ring_sleep(d->ring, d->w->awaited > 0 ? RING_ASLEEP : RING_DOZING);
 }
 
@@ -321,7 +303,6 @@ static void sleep_on(edge_device *d, int64_t until)
 	uint32_t epoch = d->epoch;
 	fall_asleep(d);
 	if (ring_ready(d->ring)) {
-		w->slept = false;
 		ring_sleep(d->ring, RING_AWAKE);
 		pump(d, false);
 		return;
@@ -563,7 +544,7 @@ int edge_device_arm(edge_device *d)
 			fall_asleep(d);
 			if (ring_ready(d->ring)) {
 				ring_sleep(d->ring, RING_AWAKE);
-				w->armed = w->slept = false;
+				w->armed = false;
 				w->loop.sleep = 0;
 				armed = 0;
 			}

@@ -24,7 +24,6 @@ struct words { char *page; bool shared; uint64_t used; }; /* shared: with the da
 
 struct waiting { /* wait.c */
 	int epoll, wake, bell, timer; /* wake is for who sleeps in the library, bell for who sleeps on the descriptor */
-	bool slept;   /* who waits has, since entries were taken */
 	bool leader;  /* somebody polls or sleeps on behalf of all */
 	bool asleep;  /* likewise, in epoll_wait */
 	bool armed;
@@ -34,7 +33,6 @@ struct waiting { /* wait.c */
 	bool woken, rung; /* wake, bell are readable */
 	uint32_t awaited; /* reasons to be woken by completions of operations: await_more */
 	uint32_t ops;     /* of these: operations of the program's own in flight, of which any may be the next to end */
-	uint32_t pace, kept; /* how many ended in a sleep, at most those waited for; sleeps since in which as many did */
 	struct waiter *waiters;
 	uint64_t news, seen;
 	uint32_t rounds;   /* of the ring since the socket was looked at */

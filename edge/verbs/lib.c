@@ -276,10 +276,9 @@ void give_way(void)
 	lock();
 	bool leads = !watching && lib.dev != NULL;
 	watching |= leads;
-	static unsigned ended; /* sends, when a thread gave way last */
-	bool many = lib.sends >= MANY_SENDS && lib.ended != ended;
-	ended = lib.ended;
-	struct timespec nap = { .tv_nsec = (many ? LONG_NAP_US : NAP_US) * 1000 };
+	static unsigned ended; /* sends, at the latest nap */
+	unsigned end = lib.ended;
+	struct timespec nap = { .tv_nsec = (lib.sends >= MANY_SENDS && end != ended ? LONG_NAP_US : NAP_US) * 1000 };
 	unlock();
 	if (!leads) {
 		yield();
@@ -293,8 +292,10 @@ void give_way(void)
 		;
 	else if (was_alone || edge_device_linger(lib.dev))
 		yield();
-	else if (edge_device_arm(lib.dev))
+	else if (edge_device_arm(lib.dev)) {
 		ppoll(&p, 1, &nap, NULL);
+		ended = end;
+	}
 	lock();
 	watching = false;
 	progress();
