@@ -173,6 +173,11 @@ func TestPatience(t *testing.T) {
 	startProgram(t, "patient", path, "patient", fifo).ends()
 }
 
+func TestWorkBesideStream(t *testing.T) {
+	a, _ := hosts(t)
+	startProgram(t, "patient", a.cfg.Socket, "beside").ends()
+}
+
 func TestOddOrders(t *testing.T) {
 	a, _ := hosts(t)
 	for _, args := range [][]string{{"zero"}, {"lend"}, {"order", "30"}, {"forks", "200"}, {"loop", "5000"}, {"alone"},

@@ -429,15 +429,6 @@ static void *reads_all(void *s)
 	return NULL;
 }
 
-static void stream_between(edge_device *from, edge_listener *l, const char *name, edge_stream **ours,
-                           edge_stream **peers)
-{
-	OK(edge_stream_dial_start(from, edge_device_name(from), name, NULL, ours, WAIT));
-	while (edge_stream_accept(l, peers, 10) != 0)
-		CHECK(edge_stream_wait(*ours, 10) == 0 || edge_stream_error(*ours) == EDGE_ERR_AGAIN);
-	OK(edge_stream_wait(*ours, WAIT));
-}
-
 static atomic_bool served;
 
 /* Takes what a device is told, notifications among it, whose credit its peers wait for. */

@@ -1,10 +1,11 @@
 /*
- * patient: who is woken for how many operations (ABI A8.8), with a daemon that the test plays: it looks at what the
- * sleeping program asked for, and has operations end then.
+ * Who is woken by operations that end, and for how many of them (ABI A8.8). In patient the test plays the daemon: it
+ * looks at what the sleeping program asked for, and has operations end then.
  */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "roles.h"
 
@@ -48,8 +49,44 @@ static void patient(char **arg)
 	edge_device_close(d, 0);
 }
 
+static time_t seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+/* With a real daemon. An operation of the program's on a stream's connection wakes it, though the stream has room and
+ * needs to hear of none. Without that the program looks by itself every two seconds. */
+static void beside(char **arg)
+{
+	(void)arg;
+	edge_device *a = open_device(64, EDGE_BLOCK), *b = open_device(64, EDGE_BLOCK);
+	edge_listener *l;
+	edge_stream *s, *peer;
+	edge_region *r;
+	edge_remote *m;
+	edge_completion done;
+	OK(edge_stream_listen(b, service(true), 0, &l, WAIT));
+	stream_between(a, l, service(false), &s, &peer);
+	OK(edge_register(b, 4096, &r, WAIT));
+	OK(edge_export_region(r, edge_stream_conn(peer), "m", EDGE_REMOTE_WRITE, 0, 4096, NULL, WAIT));
+	OK(edge_import(edge_stream_conn(s), "m", &m, WAIT));
+	edge_work w = { .kind = EDGE_WRITE, .inline_data = "x", .inline_size = 1, .remote = m, .context = &w };
+	time_t began = seconds();
+	for (int i = 0; i < 20; i++) {
+		OK(edge_post(edge_stream_conn(s), &w, NULL));
+		IS(edge_completions_wait(a, &done, 1, EDGE_FOREVER), 1);
+	}
+	CHECK(seconds() - began < 20);
+	edge_stream_close(s, 0);
+	edge_stream_close(peer, 0);
+	edge_device_close(a, 0);
+	edge_device_close(b, 0);
+}
+
 int main(int argc, char **argv)
 {
-	const role roles[] = { { "patient", patient, 1 } };
+	const role roles[] = { { "patient", patient, 1 }, { "beside", beside, 0 } };
 	return play("patient", roles, sizeof roles / sizeof *roles, argc, argv);
 }

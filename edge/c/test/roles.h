@@ -40,4 +40,13 @@ static inline void meet(edge_device *from, edge_device *to, edge_listener *l, ed
 	CHECK(strcmp(edge_conn_peer(*c), edge_device_name(to)) == 0);
 }
 
+static inline void stream_between(edge_device *from, edge_listener *l, const char *name, edge_stream **ours,
+                                  edge_stream **peers)
+{
+	OK(edge_stream_dial_start(from, edge_device_name(from), name, NULL, ours, WAIT));
+	while (edge_stream_accept(l, peers, 10) != 0)
+		CHECK(edge_stream_wait(*ours, 10) == 0 || edge_stream_error(*ours) == EDGE_ERR_AGAIN);
+	OK(edge_stream_wait(*ours, WAIT));
+}
+
 #endif
