@@ -178,10 +178,10 @@ EDGE_API int edge_device_poll(edge_device *dev);
  * system call, for programs that poll. 0: there are none, or another thread is taking them off the ring just now. It
  * does not see what the control socket tells, such as the end of a connection: call edge_device_poll now and then. */
 EDGE_API int edge_device_ready(edge_device *dev);
-/* A descriptor that polls readable, after edge_device_arm, when something happened. It belongs to the device. The
- * loop: edge_device_poll; look at operations, notifications, streams; edge_device_arm; if that said 1, wait for the
- * descriptor. It may lie in an epoll set of yours. Arm returns 0 if there has been progress already. One thread at a
- * time sleeps on it; others may wait in functions of the library meanwhile. */
+/* A descriptor that polls readable, after edge_device_arm, when something happened; of 8 or more operations in flight
+ * when a quarter has ended, or a millisecond later. The loop: edge_device_poll; look at operations, notifications,
+ * streams; edge_device_arm; if that said 1, wait for the descriptor. It is the device's, and may lie in an epoll set of
+ * yours. Arm returns 0 if there has been progress. One thread at a time sleeps on it; others may wait in the library. */
 EDGE_API int edge_device_fd(edge_device *dev);
 EDGE_API int edge_device_arm(edge_device *dev);
 /* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look
@@ -440,7 +440,7 @@ typedef struct edge_completion {
 /* Takes up to n of the operations that were posted with a context and have ended, oldest first, without waiting:
  * returns how many. Until it is taken such an operation holds its place in the queue. */
 EDGE_API int edge_completions(edge_device *dev, edge_completion *completions, size_t n);
-/* The same, waiting for the first. */
+/* The same, waiting for the first, or as edge_device_arm for several. */
 EDGE_API int edge_completions_wait(edge_device *dev, edge_completion *completions, size_t n, int timeout_ms);
 /* How many writes with EDGE_LOCAL_DONE failed after they were done, and in *first, unless NULL, how the first of them
  * did. When an operation with EDGE_BACKWARD_FENCE is done all is known of the writes before it. */

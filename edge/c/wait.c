@@ -231,9 +231,9 @@ static bool wakes(edge_device *d)
 	return control_told(d) != NOTHING && look_due(d);
 }
 
-/* For how many operations whoever waits does so: one in WAKES_PER_WINDOW of those in flight, so that a wake-up serves
- * many. They were under way four times as long as the first of them is put off, which is for a millisecond at most. 1:
- * it may be a certain one. */
+/* Returns how many operations are to end before the daemon wakes the program: a quarter of those in flight, so that one
+ * wake-up serves many. That puts the first of them off by a quarter of the time that they all take, and by a millisecond
+ * at most. 1 if a thread may wait for a certain one. */
 static uint32_t asks(const struct waiting *w)
 {
 	uint32_t n = w->awaited == w->ops ? w->ops / WAKES_PER_WINDOW : 1;

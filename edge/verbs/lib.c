@@ -286,17 +286,16 @@ void give_way(void)
 		return;
 	}
 	struct pollfd p = { .fd = edge_device_fd(lib.dev), .events = POLLIN };
-	bool was_alone = alone_until != 0;
+	bool was_alone = alone_until != 0, naps = false;
 	alone_until = 0;
 	if (edge_device_poll(lib.dev) > 0)
 		;
 	else if (was_alone || edge_device_linger(lib.dev))
 		yield();
-	else if (edge_device_arm(lib.dev)) {
+	else if ((naps = edge_device_arm(lib.dev)))
 		ppoll(&p, 1, &nap, NULL);
-		ended = end;
-	}
 	lock();
+	ended = naps ? end : ended;
 	watching = false;
 	progress();
 	unlock();

@@ -18,10 +18,6 @@ func TestNowIsMonotonic(t *testing.T) {
 	if origin == origin.Round(0) {
 		t.Error("the origin has no monotonic reading: settings of the wall clock would move Now")
 	}
-	time.Sleep(time.Millisecond)
-	if took := Now().Sub(before); took < time.Millisecond || took > time.Minute {
-		t.Errorf("a millisecond took %v", took)
-	}
 	if Never.Add(time.Second) != Never || before.Add(time.Second) != before+1e9 {
 		t.Error("Add is wrong")
 	}

@@ -125,8 +125,8 @@ func TestBacklogGoesOn(t *testing.T) {
 	})})
 }
 
-// Who waits for operations is woken for one in four of those in flight, and for each once somebody waits for a certain
-// one (ABI A8.8).
+// A program that waits for any of its operations is woken when a quarter of those in flight have ended. When one of its
+// threads waits for a certain operation, it is woken for each (ABI A8.8).
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "hurry")

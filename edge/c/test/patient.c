@@ -1,6 +1,6 @@
 /*
- * Who is woken by operations that end, and for how many of them (ABI A8.8). In patient the test plays the daemon: it
- * looks at what the sleeping program asked for, and has operations end then.
+ * patient: the program sleeps until several operations have ended (ABI A8.8). The test plays the daemon: it reads for
+ * how many the program waits, and then has operations end. beside: operations on the connection of a stream.
  */
 #include <fcntl.h>
 #include <poll.h>
