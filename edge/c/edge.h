@@ -180,8 +180,8 @@ EDGE_API int edge_device_poll(edge_device *dev);
 EDGE_API int edge_device_ready(edge_device *dev);
 /* A descriptor that polls readable, after edge_device_arm, when something happened; of 8 or more operations in flight
  * when a quarter has ended, or a millisecond later. The loop: edge_device_poll; look at operations, notifications,
- * streams; edge_device_arm; if that said 1, wait for the descriptor. It is the device's, and may lie in an epoll set of
- * yours. Arm returns 0 if there has been progress. One thread at a time sleeps on it; others may wait in the library. */
+ * streams; edge_device_arm; if that said 1, wait for the descriptor. It is the device's, and may lie in an epoll set
+ * of yours. Arm returns 0 after progress. One thread at a time sleeps on it; others may wait in the library. */
 EDGE_API int edge_device_fd(edge_device *dev);
 EDGE_API int edge_device_arm(edge_device *dev);
 /* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look

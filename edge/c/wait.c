@@ -232,8 +232,8 @@ static bool wakes(edge_device *d)
 }
 
 /* Returns how many operations are to end before the daemon wakes the program: a quarter of those in flight, so that one
- * wake-up serves many. That puts the first of them off by a quarter of the time that they all take, and by a millisecond
- * at most. 1 if a thread may wait for a certain one. */
+ * wake-up serves many. That puts the first of them off by a quarter of the time that they all take, and by a
+ * millisecond at most. 1 if a thread may wait for a certain one. */
 static uint32_t asks(const struct waiting *w)
 {
 	uint32_t n = w->awaited == w->ops ? w->ops / WAKES_PER_WINDOW : 1;
