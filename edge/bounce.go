@@ -85,28 +85,32 @@ func (a *bounceArena) extend(ctx context.Context) error {
 	return nil
 }
 
-// grow adds a region if there may be more, for a call that found no slot. A call that may not grow the arena waits for
-// the others' slots, which come back.
-func (a *bounceArena) grow(ctx context.Context) {
+// grow adds a region for a call that found no slot, and returns whether to look again: others may have taken the new
+// slots. A call that may not grow the arena waits for the others' slots, which come back.
+func (a *bounceArena) grow(ctx context.Context) bool {
 	if int(a.made.Load()) == len(a.blocks) || mono.Now() < mono.Time(a.refused.Load()) {
-		return
+		return false
 	}
 	select {
 	case a.d.bounceTurn <- struct{}{}:
 		defer func() { <-a.d.bounceTurn }()
 	case <-ctx.Done():
-		return
+		return false
 	}
-	if len(a.free) > 0 || int(a.made.Load()) == len(a.blocks) {
-		return
+	if len(a.free) > 0 {
+		return true
+	}
+	if int(a.made.Load()) == len(a.blocks) {
+		return false
 	}
 	if err := a.extend(ctx); err != nil {
 		if ctx.Err() == nil { // others may give memory back
 			a.refused.Store(int64(mono.Now().Add(time.Second)))
 		}
-		return
+		return false
 	}
 	a.called()
+	return true
 }
 
 // block is the region of a slot, and where the slot is in it.
@@ -129,7 +133,7 @@ func (a *bounceArena) borrow(ctx context.Context) (int16, error) {
 		if err := d.Err(); err != nil {
 			return 0, err
 		}
-		if a.grow(ctx); len(a.free) > 0 {
+		if a.grow(ctx) {
 			continue
 		}
 		if !waited {
