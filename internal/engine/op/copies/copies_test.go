@@ -5,9 +5,9 @@ import "testing"
 // A buffer is as long as asked for, comes back, and what is more than Room is not kept.
 func TestPool(t *testing.T) {
 	var p Pool
-	for _, n := range []int{1, 63, 64, 65, 4096, 4097, Most} {
+	for _, n := range []int{1, 63, 64, 65, 80, 81, 112, 113, 128, 129, 4096, 4097, 8935, Most - 1, Most} {
 		b := p.Take(n)
-		if len(b) != n || cap(b) < n || cap(b) >= max(2*n, 128) || cap(b) != 1<<(ClassOf(n)+LeastClass) {
+		if len(b) != n || cap(b) < n || cap(b) > max(n+n/4, least) || cap(b) != Size(n) {
 			t.Errorf("%d bytes: %d of %d", n, len(b), cap(b))
 		}
 		at := &b[0]

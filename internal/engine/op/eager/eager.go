@@ -11,7 +11,6 @@ package eager
 import (
 	"math/bits"
 
-	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/engine/queue"
 	"multiedge/internal/wire"
 )
@@ -69,7 +68,7 @@ func (n *numbers) add(i uint32) {
 // Pool is what messages and drafts that ended left, to be used again.
 type Pool[O any] struct {
 	messages []*Message[O]
-	drafts   [copies.Classes][]*Draft
+	drafts   [classes][]*Draft
 	bytes    int // of drafts
 }
 
