@@ -374,7 +374,8 @@ func (c *Conn) hold(o *recvOp, g *segment) bool {
 	}
 	c.charge(h.cost())
 	e.Count.Op.SegmentsHeld++
-	if h.lasting = false; len(g.data) > 0 {
+	h.data, h.lasting = nil, false
+	if len(g.data) > 0 {
 		h.data = e.copies.Take(len(g.data))
 		copy(h.data, g.data)
 	}

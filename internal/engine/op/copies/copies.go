@@ -1,11 +1,11 @@
-// Package copies has buffers for copies of operations' bytes, those to be sent and those that came too early, which are
-// used again.
+// Package copies has buffers, used again and again, for copies of operations' bytes: of those to be sent, and of those
+// that came too early.
 package copies
 
 import "math/bits"
 
 // Classes of buffers: the shortest has 64 bytes, the longest Most, and four of them double the length, so that a buffer
-// is at most a quarter longer than what it holds.
+// has 64 bytes, or is at most a quarter longer than what it holds.
 const (
 	Most    = 64 << 10
 	Room    = 4 << 20 // bytes that are free, at most
@@ -27,10 +27,9 @@ func classOf(n int) int {
 }
 
 // Size is the length of the buffer that Take returns for n bytes.
-func Size(n int) int {
-	c := classOf(n)
-	return (4 + c%4) * (least / 4) << (c / 4)
-}
+func Size(n int) int { return sizeOf(classOf(n)) }
+
+func sizeOf(class int) int { return (4 + class%4) * (least / 4) << (class / 4) }
 
 // Take returns a buffer for n bytes, 1 to Most.
 func (g *Pool) Take(n int) []byte {
@@ -44,12 +43,28 @@ func (g *Pool) Take(n int) []byte {
 	return make([]byte, Size(n))[:n]
 }
 
-// Put takes a buffer back. What is more than Room is left to the collector.
+// Put takes a buffer back. Where that is more than Room, the class that has most bytes leaves some to the collector: the
+// free buffers become those of the lengths in use.
 func (g *Pool) Put(b []byte) {
 	b = b[:cap(b)]
-	if g.bytes+len(b) <= Room {
-		c := classOf(len(b))
-		g.free[c] = append(g.free[c], b)
-		g.bytes += len(b)
+	for g.bytes+len(b) > Room {
+		g.drop()
 	}
+	c := classOf(len(b))
+	g.free[c] = append(g.free[c], b)
+	g.bytes += len(b)
+}
+
+// drop leaves a buffer of the class that has most bytes to the collector.
+func (g *Pool) drop() {
+	most, bytes := 0, 0
+	for c := range g.free {
+		if n := len(g.free[c]) * sizeOf(c); n > bytes {
+			most, bytes = c, n
+		}
+	}
+	last := len(g.free[most]) - 1
+	g.free[most][last] = nil
+	g.free[most] = g.free[most][:last]
+	g.bytes -= sizeOf(most)
 }

@@ -26,6 +26,19 @@ func TestPool(t *testing.T) {
 	if p.bytes != Room {
 		t.Errorf("%d bytes are kept", p.bytes)
 	}
+	var small [][]byte
+	for range Room / least {
+		small = append(small, p.Take(least))
+	}
+	for _, b := range small {
+		p.Put(b)
+	}
+	for range 3 {
+		p.Put(make([]byte, Most))
+	}
+	if n := len(p.free[classOf(Most)]); n < 3 || p.bytes > Room || p.bytes < Room-Most {
+		t.Errorf("beside short buffers %d long ones are kept, %d bytes in all", n, p.bytes)
+	}
 	if n := testing.AllocsPerRun(100, func() { p.Put(p.Take(Most)) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
