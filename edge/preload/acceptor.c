@@ -129,24 +129,32 @@ bool heard_lately(const char *peer, const char *tuple) {
 
 /* --- the owner of tcp/PORT --- */
 
-static bool same_port(const struct sock *l, int port) {
+static bool same_port(const struct sock *l, int port) { return l->fd >= 0 && address_port(&l->bound.at) == port; }
+
+static bool option_of(const struct sock *l, int level, int option, bool otherwise) {
+	int value = 0;
+	socklen_t n = sizeof value;
+	return real.getsockopt(own_number(l->fd), level, option, &value, &n) == 0 ? value != 0 : otherwise;
+}
+
+void learn_bound(struct sock *l) {
+	memset(&l->bound, 0, sizeof l->bound);
 	union address a;
-	return l->fd >= 0 && both_ends(l->fd, &a, NULL) && address_port(&a) == port;
+	if (l->fd < 0 || !both_ends(l->fd, &a, NULL) || !option_of(l, SOL_SOCKET, SO_ACCEPTCONN, false))
+		return;
+	l->bound.at = a;
+	l->bound.six_only = l->bound.at.any.sa_family == AF_INET6 && option_of(l, IPPROTO_IPV6, IPV6_V6ONLY, false);
+	l->bound.shares = option_of(l, SOL_SOCKET, SO_REUSEPORT, true);
 }
 
 /* Whether a listening socket of ours takes connections to this address. */
 bool covered(const union address *to) {
 	for (struct sock *l = listeners; l; l = l->listed.next) {
-		union address a;
-		int only = 0;
-		socklen_t n = sizeof only;
-		if (l->fd < 0 || !both_ends(l->fd, &a, NULL) || address_port(&a) != address_port(to))
+		const union address *a = &l->bound.at;
+		if (!same_port(l, address_port(to)))
 			continue;
-		bool six = a.any.sa_family == AF_INET6;
-		if (anonymous(&a) && six)
-			real.getsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &n);
-		bool fits = anonymous(&a) ? six || to->any.sa_family == AF_INET : same_address(&a, to);
-		if (fits && !(only && to->any.sa_family == AF_INET))
+		bool fits = anonymous(a) ? a->any.sa_family == AF_INET6 || to->any.sa_family == AF_INET : same_address(a, to);
+		if (fits && !(anonymous(a) && l->bound.six_only && to->any.sa_family == AF_INET))
 			return true;
 	}
 	return false;
@@ -246,7 +254,6 @@ void answer_probes(struct sock *s) {
 
 void enlist_early(struct sock *s) {
 	int64_t now = now_ns();
-	union address a;
 	if (s->listener || now < s->until)
 		return;
 	s->pause = s->pause ? 2 * s->pause : PAUSE;
@@ -255,9 +262,9 @@ void enlist_early(struct sock *s) {
 	s->until = now + s->pause;
 	if (!s->at)
 		sock_decide(s);
-	if (!device_ready() || !both_ends(s->fd, &a, NULL))
+	if (!device_ready() || s->fd < 0 || address_port(&s->bound.at) == 0)
 		return;
-	snprintf(s->service, sizeof s->service, "tcp/%d", address_port(&a));
+	snprintf(s->service, sizeof s->service, "tcp/%d", address_port(&s->bound.at));
 	if (offer_service(s))
 		return; /* another process of ours has it, mostly: when that ends, it is ours */
 	sock_decided(s);
@@ -272,6 +279,7 @@ void enlist(struct sock *s) {
 }
 
 void list(struct sock *s) {
+	learn_bound(s);
 	if (getrandom(s->secret, sizeof s->secret, 0) != sizeof s->secret)
 		memset(s->secret, 0, sizeof s->secret); /* stands for none */
 	s->listed.next = listeners;
@@ -370,12 +378,9 @@ static bool owner_of(int port) {
 bool accepts_alone(int port) {
 	bool owner = false;
 	for (struct sock *l = listeners; l; l = l->listed.next) {
-		int reuse = 0;
-		socklen_t n = sizeof reuse;
 		if (!same_port(l, port))
 			continue;
-		if (l->kept.passed || !l->waits ||
-		    real.getsockopt(own_number(l->fd), SOL_SOCKET, SO_REUSEPORT, &reuse, &n) != 0 || reuse)
+		if (l->kept.passed || !l->waits || l->bound.shares)
 			return false;
 		owner = owner || l->listener;
 	}

@@ -51,6 +51,7 @@ bool unanswered(const struct sock *s);    /* OFFERED, and the other side has no 
 /* acceptor.c, by guard */
 extern struct sock *listeners;
 void list(struct sock *s);                /* a new LISTENING one */
+void learn_bound(struct sock *l);         /* its address and options, when it is new and after each change */
 void unlist(struct sock *s);
 void enlist(struct sock *s);              /* the process waits for connections: offers tcp/PORT, unless somebody does */
 void enlist_early(struct sock *s);        /* the same before it waits */

@@ -122,13 +122,26 @@ static bool is_tcp(int fd) {
 	       (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP);
 }
 
+/* A listening socket may have another address now, or none. Unlocked. */
+static void bound_anew(struct sock *s) {
+	if (s->state != LISTENING)
+		return;
+	lock();
+	if (s->state == LISTENING)
+		learn_bound(s);
+	unlock();
+}
+
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	if (s) { /* once more: the kernel knows whether that is right, and the hub when it is connected */
 		bool barred = required && (s->state == PLAIN || s->state == FOREIGN) && mapped(to, n);
+		int r = barred ? fail_with(ECONNREFUSED) : real.connect(fd, to, n), err = errno;
+		bound_anew(s);
 		sock_put(s);
-		return barred ? fail_with(ECONNREFUSED) : real.connect(fd, to, n);
+		errno = err;
+		return r;
 	}
 	const union address *a = (const union address *)to;
 	if (!mapped(to, n))
@@ -189,6 +202,7 @@ EXPORT int listen(int fd, int backlog) {
 		return r;
 	struct sock *s = sock_get(fd);
 	if (s) {
+		bound_anew(s);
 		sock_put(s);
 		return r;
 	}
@@ -449,10 +463,12 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	if (ours)
 		return fail_with(layer ? ENOENT : EOPNOTSUPP);
 	int r = real.setsockopt(fd, level, option, value, n);
-	if (r == 0 && level == SOL_SOCKET && option == SO_SNDBUF && (s = sock_get(fd))) {
+	if (r == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_REUSEPORT) && (s = sock_get(fd))) {
 		lock();
 		if (s->state == STREAM && s->stream)
 			bound_stream(s);
+		else if (s->state == LISTENING)
+			learn_bound(s);
 		unlock();
 		sock_put(s);
 		errno = before;
@@ -494,8 +510,12 @@ static void shut_stream(struct sock *s, int how) {
 }
 
 static int shut(int fd, struct sock *s, int how) {
-	if (s->state == LISTENING || how < SHUT_RD || how > SHUT_RDWR)
-		return real.shutdown(fd, how);
+	if (s->state == LISTENING || how < SHUT_RD || how > SHUT_RDWR) {
+		int r = real.shutdown(fd, how), err = errno;
+		bound_anew(s);
+		errno = err;
+		return r;
+	}
 	int err = settle(s, true, 0, 0); /* TCP's does not wait, and no signal interrupts it */
 	if (err == EAGAIN && shut_later(s, how))
 		return 0;

@@ -14,7 +14,6 @@
 enum { STACK = 256 << 10 }; /* of threads of ours */
 
 static bool tended;
-static struct waiter *tender; /* NULL: it has not begun yet */
 
 bool start_thread(void *(*run)(void *)) {
 	pthread_attr_t a;
@@ -36,8 +35,8 @@ static void *tend(void *nothing) {
 	(void)nothing;
 	struct sleeping x = {.w = own_waiter()};
 	struct pollfd p;
+	x.w->ours = true;
 	lock();
-	tender = x.w;
 	for (;;) {
 		x.w->rung = false;
 		above->progress();
@@ -45,7 +44,6 @@ static void *tend(void *nothing) {
 			break; /* the program's threads may have ended, and with the last one the process is to */
 	}
 	tended = false;
-	tender = NULL;
 	unlock();
 	return NULL;
 }
@@ -61,8 +59,8 @@ static bool waits_alone(const struct sock *s) { return s->links && !s->links->ne
 
 bool direct_takes(struct sleeping *x) {
 	struct waiter *w = x->w;
-	bool may = device && hub >= 0 && !w->mixed && w != tender && w->asleep == 0;
-	if (may && !tended && sleepers > 0)
+	bool may = device && hub >= 0 && !w->mixed && !w->ours && w->asleep == 0;
+	if (may && !tended && sleepers > own_sleepers)
 		tended = start_thread(tend);
 	may = may && tended;
 	if (may && !w->aim)
@@ -82,5 +80,4 @@ void direct_keep(struct waiter *w) {
 
 void direct_after_fork(void) {
 	tended = false;
-	tender = NULL;
 }

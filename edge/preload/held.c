@@ -15,7 +15,8 @@
 
 enum { MOST = 128 << 10, LEAST = 1 << 10 };
 #define ALONE (4000 * MILLI) /* longer than a connector waits, and shorter than a process that ends */
-#define NAP (2 * MILLI)      /* without a call of the program's a thread of ours sees to what is kept */
+#define NAP (2 * MILLI)      /* without a call of the program's a thread of ours sees to what is kept, */
+enum { NAPS = 16 };          /* and ends after so many with nothing to see to: the next connection may need it */
 #define PROMPT MILLI         /* how long a write that could be kept waits for a side that mostly answers at once */
 
 /* TCP takes a quarter of its buffer in one piece, whatever the pages around it are charged. */
@@ -64,28 +65,31 @@ static struct sock *first_held(void);
 
 static bool driving; /* a thread sees to it that what is kept leaves, though the program calls nothing */
 
-static bool drives(void) {
+static bool drives(int *idle) {
 	lock();
 	struct sock *s = device ? first_held() : NULL;
-	driving = s;
+	*idle = s ? 0 : *idle + 1;
+	bool on = driving = *idle < NAPS;
 	unlock();
 	if (s) {
 		enter();
 		sock_put(s);
 	}
-	return s;
+	return on;
 }
 
 /* Mostly the program's own calls send all before long. As long as it makes any this thread only looks whether it does:
  * one that waited would be woken for each of them. */
 static void *drive(void *nothing) {
 	(void)nothing;
+	own_waiter()->ours = true;
+	int idle = 0;
 	do {
 		unsigned before = progresses;
 		real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = NAP}, NULL);
 		if (progresses == before)
 			settle_next(NEVER);
-	} while (drives());
+	} while (drives(&idle));
 	return NULL;
 }
 

@@ -217,6 +217,7 @@ static void *serve(void *nothing) {
 	struct sock *socks[3 * MOST + 1];
 	bool streams;
 	(void)nothing;
+	own_waiter()->ours = true;
 	for (nfds_t n; (n = round_of_shares(p, socks, &streams)) > 0;)
 		if (streams)
 			wait_for_streams(p, socks, n);

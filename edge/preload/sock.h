@@ -108,7 +108,8 @@ struct sock {
 	unsigned char secret[NONCE_SIZE]; /* LISTENING, ACCEPTED, DIALLING: of the listener, which its children have, too */
 	struct { char *bytes; uint32_t n, room; bool gone; } held; /* written before the verdict; room 0: not known yet;
 	                                                            * gone: the stream has some of it already */
-	struct { struct sock *next, **at; } listed; /* LISTENING: in listeners */
+	struct { struct sock *next, **at; } listed; /* LISTENING: in listeners, */
+	struct { union address at; bool six_only, shares; } bound; /* to this; shares: others may listen there, too */
 	struct kept kept;
 	_Atomic bool broken;     /* the stream failed, and the program was told */
 	_Atomic bool read_shut, write_shut;
@@ -177,6 +178,7 @@ struct waiter {
 	int set;       /* epoll: fd, the hub if it watches, and of an epoll set the program's descriptors; -1: none */
 	edge_word *aim; /* that the daemon wakes for the thread's streams alone. NULL: it has none */
 	bool direct;   /* it sleeps there */
+	bool ours;     /* a thread of the library's, which never does */
 	sem_t word;    /* a thread without a wait set sleeps here, */
 	bool mixed;    /* or, if it waits for descriptors of the kernel as well, in poll with the crowd */
 	enum bell bell; /* by which it was woken, if written */
@@ -197,6 +199,7 @@ struct link {
 };
 
 extern int sleepers, lingerers;
+extern int own_sleepers; /* of sleepers, threads of the library's */
 extern bool woken; /* the device rang one who slept, and was not looked at since */
 int64_t now_ns(void);
 extern const char own; /* marks what is in a set and not the program's */

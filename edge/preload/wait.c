@@ -19,7 +19,7 @@ pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 edge_device *device;
 int hub = -1;
 const struct above *above;
-int sleepers, lingerers;
+int sleepers, lingerers, own_sleepers;
 const char own;
 bool woken;
 
@@ -197,7 +197,7 @@ struct waiter *own_waiter(void) {
 
 void wait_after_fork(void) {
 	queued = 0;
-	sleepers = lingerers = npending = 0;
+	sleepers = lingerers = own_sleepers = npending = 0;
 	visits_after_fork();
 	asleep = watcher = NULL;
 	for (struct sleeping *x = sleeps; x; x = x->outer) { /* a handler forks, and may return to such a call */
@@ -207,7 +207,7 @@ void wait_after_fork(void) {
 			x->links[i].at = NULL;
 	}
 	mine.aim = NULL;
-	mine.direct = false;
+	mine.direct = mine.ours = false;
 	mine.fd = mine.set = -1;
 	mine.hooked = mine.watches = mine.written = false;
 	sem_init(&mine.word, 0, 0);
@@ -313,6 +313,7 @@ bool sleep_begin(struct sleeping *x) {
 		asleep = w;
 	}
 	sleepers++;
+	own_sleepers += w->ours;
 	if (!w->rung && (w->direct || watched(w)) && (!device || lingerers > 0 || edge_device_arm(device)) &&
 	    (!w->direct || edge_word_arm(device, w->aim)))
 		return true;
@@ -353,6 +354,7 @@ static void sleep_end(struct waiter *w) {
 		watcher = NULL;
 	w->rung = false;
 	sleepers--;
+	own_sleepers -= w->ours;
 }
 
 /* A handler that interrupted the sleep is over. */

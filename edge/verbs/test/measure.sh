@@ -65,6 +65,7 @@ while [ $i -lt "$rounds" ]; do
 	verbs=$(ucx rc_verbs,ud_verbs,self edge0:1 "$OUT/edge-verbs" --sysfs)
 	other=$(ucx tcp,self ip0 ./own-sys)
 	row "UCX rc_verbs / UCX tcp ($TCP_CC), 1 MiB" MB/s "$verbs" "$other"
+	row "UCX rc_verbs / ib_read_bw, 1 MiB" MB/s "$verbs" "$(perf 4 ib_read_bw -F -x 0 -D 1 -s 1048576)"
 	i=$((i + 1))
 done
 kill $bench

@@ -43,8 +43,8 @@ func (g *Pool) Take(n int) []byte {
 	return make([]byte, Size(n))[:n]
 }
 
-// Put takes a buffer back. Where that is more than Room, the class that has most bytes leaves some to the collector: the
-// free buffers become those of the lengths in use.
+// Put takes a buffer back. Where that is more than Room, the class that has most bytes leaves some to the collector, so
+// that free buffers come to have the lengths in use.
 func (g *Pool) Put(b []byte) {
 	b = b[:cap(b)]
 	for g.bytes+len(b) > Room {
