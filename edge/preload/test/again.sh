@@ -72,6 +72,24 @@ many_to() { # HOW
 	fail "streams were not used again"
 }
 
+# A program of one thread remains one, mostly, though its connections need another one while they are decided: it stays for
+# those that follow. The last word of loadavg is the number of the newest thread.
+try_threads() {
+	echo "== short connections make few threads"
+	eb redis-server --port 6499 --save "" --protected-mode no >/dev/null &
+	serving 6499
+	rounds few_threads
+	kill $(pgrep -f "^redis-server .*:6499")
+	wait
+}
+few_threads() {
+	read -r _ _ _ _ before </proc/loadavg
+	ea redis-benchmark -q -h 10.78.0.2 -p 6499 -t get -n 500 -c 1 -k 0 >redis.out 2>&1
+	read -r _ _ _ _ after </proc/loadavg
+	echo "500 connections: $((after - before)) threads"
+	[ $((after - before)) -le 40 ]
+}
+
 # The port is another process's from one connection to the next: it gets the connections, as streams, though the first
 # one lives on and the client has streams that rest there. That counts if it is done before the client forgets them.
 try_moved() {
@@ -322,6 +340,6 @@ try_forks() {
 	done
 	fail "too many stayed with TCP"
 }
-all="many next moved forks gives speaks left exits aged several lost late early crowd only off"
+all="many threads next moved forks gives speaks left exits aged several lost late early crowd only off"
 for name in ${*:-$all}; do "try_$name"; done
 echo "again: ok"
