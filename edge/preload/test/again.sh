@@ -72,8 +72,8 @@ many_to() { # HOW
 	fail "streams were not used again"
 }
 
-# A program of one thread remains one, mostly, though its connections need another one while they are decided: it stays for
-# those that follow. The last word of loadavg is the number of the newest thread.
+# The thread that sees to connections while they are decided stays for those that follow. The last word of loadavg is
+# the number of the newest thread.
 try_threads() {
 	echo "== short connections make few threads"
 	eb redis-server --port 6499 --save "" --protected-mode no >/dev/null &
