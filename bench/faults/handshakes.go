@@ -82,8 +82,8 @@ func (in *injector) handshakes(ctx context.Context, drv linkdrv.Driver, a Aim, r
 }
 
 // answeredOne says how many strangers there are for each one that the daemon lets reach its first flight: strangers'
-// share is some 70 a second.
-const answeredOne = handshakeRate / 70
+// share is some 35 a second.
+const answeredOne = handshakeRate / 35
 
 // begin requests the k-th session. Nobody returns no cookie and answers nothing, so for nobody begin sends all frames
 // at once.

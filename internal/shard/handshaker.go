@@ -12,7 +12,7 @@ import (
 // frames meanwhile. What strangers begin has a share of a core. However many strangers there are, renewals and dials of
 // ours do not wait behind them, and the shard's thread and programs lose no more than that share.
 const (
-	strangerShare = 32                     // one part in so many of a core
+	strangerShare = 64                     // one part in so many of a core
 	strangerBurst = 100 * time.Millisecond // what was not used of that is saved up
 	strangerStep  = time.Millisecond       // what one step is charged at most: it may have waited for a core
 )

@@ -12,10 +12,11 @@ import (
 )
 
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
-// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. A client
-// whose long rings take more than a debtShare-th of the time is rung on a goroutine of its own, for longShare times as
-// long as the latest took. A single one says nothing: an interrupt, or a hypervisor that takes the processor, counts as
-// the thread's own time. Where the client shares the core it may run before the call returns, which is no time of the
+// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. Once the long
+// rings of all clients have taken more than a debtShare-th of the time, the client of the latest is rung on a goroutine
+// of its own, for longShare times as long as that took. Few say nothing: frames that the kernel takes in before the
+// call returns, an interrupt, or a hypervisor that takes the processor, count as the thread's own time, a thousandth of
+// all time and more. Where the client shares the core it may run before the call returns, which is no time of the
 // call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it is a system
 // call.
 type ringer struct {
@@ -23,7 +24,6 @@ type ringer struct {
 	rings   *ipc.Rings    // for its words
 	owed    owed          // what the next ring is
 	doubt   mono.Time     // until then the thread's own time counts: a ring seemed long
-	debt    debt          // of its long rings
 	shares  bool          // the client seems to run on the shard's core
 	waits   bool          // among clientSet.bells
 	due     bool          // among clientSet.due
@@ -61,26 +61,26 @@ const (
 	longShare = 1000
 )
 
-// debt is what long rings of a client took beyond its share of the shard's time.
+// debt is what long calls took beyond their share of the shard's time.
 type debt struct {
 	owed time.Duration
 	at   mono.Time // as of
 }
 
 const (
-	debtShare = 1000
-	mostDebt  = time.Millisecond
+	debtShare = 100
+	mostDebt  = 5 * time.Millisecond
 )
 
-// tooMuch adds a long ring, and reports whether the client owes more than mostDebt.
+// tooMuch adds a long call, and reports whether more than mostDebt is owed.
 func (d *debt) tooMuch(now mono.Time, took time.Duration) bool {
 	d.owed = max(0, d.owed-now.Sub(d.at)/debtShare) + took
 	d.at = now
 	return d.owed > mostDebt
 }
 
-// ring is the shard's. It returns how many calls it made.
-func (r *ringer) ring() (calls uint64) {
+// ring is the shard's, whose long rings d counts. It returns how many calls it made.
+func (r *ringer) ring(d *debt) (calls uint64) {
 	o := r.owed
 	r.owed = owed{}
 	from := mono.Now()
@@ -113,7 +113,7 @@ func (r *ringer) ring() (calls uint64) {
 	if from < r.doubt {
 		r.looks++
 		used := min(took, threadTime()-own) // at most what it took: a driver may have changed threads meanwhile
-		if used > longRing && r.debt.tooMuch(from, used) {
+		if used > longRing && d.tooMuch(from, used) {
 			r.long(from, used)
 		}
 	}

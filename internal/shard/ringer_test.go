@@ -31,7 +31,7 @@ func TestClientThatWaitsVeryOften(t *testing.T) {
 	for i := range set {
 		set[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
-	r := &ringer{bell: bell}
+	r, d := &ringer{bell: bell}, new(debt)
 	watcher, err := ipc.WatcherFromFD(fd)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestClientThatWaitsVeryOften(t *testing.T) {
 		}
 		from := mono.Now()
 		r.owe(owed{bell: true})
-		r.ring()
+		r.ring(d)
 		took = mono.Now().Sub(from)
 		if err := <-woken; err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestClientThatWaitsVeryOften(t *testing.T) {
 	watcher.Close()
 }
 
-// Long rings that come now and then, as interrupts make them, are within a client's share; more often they are not.
+// Long rings that come now and then, as interrupts make them, are within the clients' share; more often they are not.
 func TestRingsWithinTheirShare(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -99,10 +99,10 @@ func TestRingsWithinTheirShare(t *testing.T) {
 		every time.Duration
 		want  int // of a hundred, the first that is too much; 0: none
 	}{
-		{"a thousandth of the time", 150 * time.Microsecond, 150 * time.Millisecond, 0},
-		{"twice that", 150 * time.Microsecond, 75 * time.Millisecond, 13},
-		{"without a pause", 150 * time.Microsecond, 150 * time.Microsecond, 7},
-		{"one for long", 2 * time.Millisecond, time.Second, 1},
+		{"a hundredth of the time", 150 * time.Microsecond, 15 * time.Millisecond, 0},
+		{"twice that", 150 * time.Microsecond, 7500 * time.Microsecond, 66},
+		{"without a pause", 150 * time.Microsecond, 150 * time.Microsecond, 34},
+		{"one for long", 6 * time.Millisecond, time.Second, 1},
 	} {
 		var d debt
 		first := 0
@@ -148,7 +148,7 @@ func TestClientOnTheSameCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Close()
-	r := &ringer{bell: bell}
+	r, d := &ringer{bell: bell}, new(debt)
 	const most, after = 20_000, 100 // rings in all, and once one has seemed long
 	asleep, bound, rung := make(chan bool), make(chan error, 2), make(chan bool)
 	bind := func() {
@@ -185,7 +185,7 @@ func TestClientOnTheSameCore(t *testing.T) {
 		for i, left := 0, after; i < most && left > 0; i++ {
 			<-asleep
 			r.owe(owed{bell: true})
-			r.ring()
+			r.ring(d)
 			if r.doubt != 0 {
 				left--
 			}

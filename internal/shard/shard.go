@@ -97,6 +97,7 @@ type clientSet struct {
 	conns     map[engine.ConnID]*Conn // every connection of every client
 	services  map[string]*Client      // who listens
 	offered   *Services               // the same for all shards, which share it
+	slow      debt                    // of long rings
 	touched   []*Client               // clients with completions or messages to flush this iteration
 	bells     []*Client               // clients to be woken once frames have left (ringBells)
 	due       []*Client               // clients that have to run: wake.go

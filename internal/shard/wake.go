@@ -26,7 +26,7 @@ const (
 
 // wake rings a client's doorbell, and wakes those of its threads that sleep on words.
 func (s *Shard) wake(c *Client) {
-	s.idle.calls.Wakes += c.ring.ring()
+	s.idle.calls.Wakes += c.ring.ring(&s.clients.slow)
 	s.idle.calls.Looks += c.ring.looks
 	c.ring.looks = 0
 	s.await(c, false)

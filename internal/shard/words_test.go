@@ -79,7 +79,7 @@ func TestDoubtOfRingsEnds(t *testing.T) {
 	}{{mono.Now().Add(time.Hour), true}, {mono.Now(), false}} {
 		c.ring.doubt, c.ring.until, c.ring.looks = tc.doubt, 0, 0
 		c.ring.owe(owed{bell: true})
-		c.ring.ring()
+		c.ring.ring(new(debt))
 		if looks := c.ring.looks > 0; looks != tc.looks {
 			t.Errorf("doubt until %v from now: the clock was read %d times", tc.doubt.Sub(mono.Now()), c.ring.looks)
 		}
