@@ -30,11 +30,11 @@ func TestHandshakerBudget(t *testing.T) {
 		}
 		return n
 	}
-	if steps = run(10 * time.Second); steps < 980 || steps > 1060 {
-		t.Errorf("%d steps of 400 us in the first 10 s, want 250 at once and 78 a second", steps)
+	if steps = run(10 * time.Second); steps < 600 || steps > 660 {
+		t.Errorf("%d steps of 400 us in the first 10 s, want 250 at once and 39 a second", steps)
 	}
-	if steps = run(10 * time.Second); steps < 740 || steps > 800 {
-		t.Errorf("%d steps in the next 10 s, want 78 a second", steps)
+	if steps = run(10 * time.Second); steps < 370 || steps > 400 {
+		t.Errorf("%d steps in the next 10 s, want 39 a second", steps)
 	}
 	b.spend(time.Hour)
 	if wait := b.wait(now); wait > 2*strangerShare*strangerStep {
