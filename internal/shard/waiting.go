@@ -115,12 +115,12 @@ func (s *Shard) hurry(on bool) {
 		return
 	}
 	s.idle.hurries = on
-	a, err := unix.SchedGetAttr(0, 0)
-	if err != nil || a.Policy != unix.SCHED_NORMAL && a.Policy != unix.SCHED_BATCH {
+	var a unix.SchedAttr
+	if schedAttr(&a) != nil || a.Policy != unix.SCHED_NORMAL && a.Policy != unix.SCHED_BATCH {
 		return // whoever chose another policy has seen to it
 	}
 	if a.Runtime = 0; on {
 		a.Runtime = uint64(hurriedSlice)
 	}
-	unix.SchedSetAttr(0, a, 0) // without it the thread waits longer
+	unix.SchedSetAttr(0, &a, 0) // without it the thread waits longer
 }

@@ -140,4 +140,7 @@ func TestHurry(t *testing.T) {
 			t.Errorf("hurry %v: the slice is %d ns, want %d", on, got, want)
 		}
 	}
+	if n := testing.AllocsPerRun(10, func() { s.hurry(true); s.hurry(false) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
