@@ -20,7 +20,8 @@ func pollUntold(set []unix.PollFd, most time.Duration) int {
 
 // schedAttr reads the scheduling attributes of the calling thread; unix.SchedGetAttr would allocate them.
 func schedAttr(a *unix.SchedAttr) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_SCHED_GETATTR, 0, uintptr(unsafe.Pointer(a)), unix.SizeofSchedAttr, 0, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_SCHED_GETATTR, 0, uintptr(unsafe.Pointer(a)), unix.SizeofSchedAttr, 0, 0,
+		0)
 	if errno != 0 {
 		return errno
 	}
