@@ -257,6 +257,16 @@ func revoked(t *Trial) {
 // busy machine too.
 const lateTime = 2500 * time.Millisecond
 
+// lateFrames are to be on that link when the daemon is killed; some are the other host's.
+const lateFrames = 50
+
+// taken is how many frames a link has taken from the hosts.
+func (t *Trial) taken(link int) uint64 {
+	c, err := t.cluster.Lab().Link(link).Counters()
+	kit.Check(err)
+	return c.Received
+}
+
 // senderRestarted kills the daemon of clients that write, while their frames are on a long link, and starts it again.
 // The memory that they write stays registered and mapped: only the end of the session keeps the frames out. Servers
 // take a checksum of the memory once the new daemon has been heard over the short link. The old frames arrive after
@@ -264,8 +274,9 @@ const lateTime = 2500 * time.Millisecond
 func senderRestarted(t *Trial) {
 	c := t.atWork(MixBulk, 2)
 	server := t.servers[0]
+	first := t.taken(1)
 	t.setFaultsOf(1, lab.Faults{Delay: lateTime})
-	t.pause(20 * time.Millisecond) // frames that leave over that link from now on are late
+	t.event(time.Second, func() bool { return t.taken(1) >= first+lateFrames })
 	killed := time.Now()
 	t.restarted(0)
 	_, ok := t.endings(server, c.job.Conns)
