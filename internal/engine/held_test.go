@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"runtime"
 	"testing"
 	"time"
 
@@ -182,47 +181,5 @@ func TestOneUserLeavesOthersRoom(t *testing.T) {
 	}
 	if n := e.HeldMemory() - first; n < first*3/4 {
 		t.Errorf("the other user is charged %d bytes, the first %d", n, first)
-	}
-}
-
-// Copies of segments that a fence holds lie in buffers that are used again: they leave no garbage.
-func TestHeldCopiesAreUsedAgain(t *testing.T) {
-	const rounds, parts, size = 50, 20, 1000
-	r := newRig(t, rigOptions{})
-	c := r.connect(engine.DialOptions{})
-	mem, key := r.export(1, c[1], parts*size, both)
-	like, pn := r.like(c[0], 1)
-	var frames [][]byte
-	put := func(g wire.Segment) {
-		g.Kind, g.Conn, g.Key = wire.KindWrite, uint32(c[1]), uint64(key)
-		pn++
-		frames = append(frames, forge(like, pn, &g))
-	}
-	for k := range rounds {
-		for i := range parts {
-			g := wire.Segment{Flags: wire.SegBackward, Op: uint32(2*k + 1), Place: uint64(i * size),
-				Data: bytes.Repeat([]byte{byte(k)}, size)}
-			switch i {
-			case 0:
-				g.Flags |= wire.SegFirst
-			case parts - 1:
-				g.Flags |= wire.SegLast
-			}
-			put(g)
-		}
-		put(wire.Segment{Flags: wire.SegFirst | wire.SegLast, Op: uint32(2 * k)})
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for _, b := range frames {
-		r.n[1].handle(r.now, 0, b)
-	}
-	runtime.ReadMemStats(&after)
-	n := &r.n[1].e.Count.Op
-	if n.SegmentsHeld != rounds*parts || n.OpsApplied != 2*rounds || mem[0] != rounds-1 || mem[len(mem)-1] != rounds-1 {
-		t.Errorf("%d segments were held, %d operations applied, the last left %d", n.SegmentsHeld, n.OpsApplied, mem[0])
-	}
-	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(rounds*parts*size/2); got > most {
-		t.Errorf("%d bytes were allocated for %d bytes held, want at most %d", got, rounds*parts*size, most)
 	}
 }

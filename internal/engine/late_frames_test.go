@@ -253,7 +253,7 @@ func TestPeerTableFull(t *testing.T) {
 // Very many tiny segments of one operation behind a fence, each sent twice: looking for each among all of them would
 // take a quarter of a minute.
 func TestManyHeld(t *testing.T) {
-	const n = 50_000
+	const n = 60_000
 	r := newRig(t, rigOptions{})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], n, both)

@@ -107,14 +107,14 @@ func TestHolesEndWithTheirConnection(t *testing.T) {
 // Held segments were acknowledged: they find room for their holes when nothing forbids them any more, though all memory
 // is held.
 func TestHeldHolesFindRoom(t *testing.T) {
-	const holes, each = 200, engine.HeldOverhead + 64 // the shortest buffer
-	r := newRig(t, rigOptions{held: holes * each})
+	const holes = 200
+	r := newRig(t, rigOptions{held: holes * (engine.HeldOverhead + 1)})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], 2*holes, both)
 	like, pn := r.like(c[0], 1)
 	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegBackward, Conn: uint32(c[1]), Op: 1, Key: uint64(key)}
 	pn = r.scatter(like, pn, g, 2*holes, false)
-	if n := r.n[1].e.HeldMemory(); n != holes*each {
+	if n := r.n[1].e.HeldMemory(); n != holes*(engine.HeldOverhead+1) {
 		t.Fatalf("%d bytes are held", n)
 	}
 	pn++

@@ -51,7 +51,7 @@ func (c *Conn) submitLocal(op seqnum.Value) {
 
 // copyRoom reports whether a copy of n bytes may be held.
 func (c *Conn) copyRoom(n int) bool {
-	n = copies.Size(n)
+	n = 1 << (copies.ClassOf(n) + copies.LeastClass)
 	return c.S.copied+n <= copiesRoom && (c.S.Fair.OneUser() || c.userShare().Copied+
 		n <= copiesRoom/2)
 }

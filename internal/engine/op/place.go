@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"multiedge/internal/abi"
-	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/engine/op/park"
 	"multiedge/internal/engine/op/span"
 	"multiedge/internal/engine/queue"
@@ -103,16 +102,8 @@ type segment struct {
 	data     []byte
 }
 
-// heldSegment is a segment behind a fence. Its data is a buffer of Endpoint.copies.
+// heldSegment is a segment behind a fence, with its own copy of the data.
 type heldSegment struct{ segment }
-
-// cost is what a held segment is charged, in bytes.
-func (h *heldSegment) cost() int {
-	if len(h.data) == 0 {
-		return heldOverhead
-	}
-	return copies.Size(len(h.data)) + heldOverhead
-}
 
 // extent is where the segment's bytes belong. What would end beyond the last place there is, Check refuses when it is
 // performed.
@@ -367,18 +358,14 @@ func (c *Conn) hold(o *recvOp, g *segment) bool {
 		e.Count.Loss.SegmentsDuplicated++
 		return true
 	}
-	h := heldSegment{*g}
-	if lo, hi := g.extent(); !c.hasRoom(h.cost()) || !o.kept.Takes(lo, hi) {
+	if lo, hi := g.extent(); !c.hasRoom(len(g.data)+heldOverhead) || !o.kept.Takes(lo, hi) {
 		e.Count.Reject.RejectedNoRoom++
 		return false
 	}
-	c.charge(h.cost())
+	c.charge(len(g.data) + heldOverhead)
 	e.Count.Op.SegmentsHeld++
-	h.data, h.lasting = nil, false
-	if len(g.data) > 0 {
-		h.data = e.copies.Take(len(g.data))
-		copy(h.data, g.data)
-	}
+	h := heldSegment{*g}
+	h.data, h.lasting = append([]byte(nil), g.data...), true
 	o.keep(h)
 	c.recv.held++
 	if c.loose(g) {
@@ -405,13 +392,8 @@ func (c *Conn) dropHeld(o *recvOp) {
 	o.held, o.kept = nil, span.Set{}
 }
 
-// unhold gives back what a held segment takes.
 func (c *Conn) unhold(h *heldSegment) {
-	c.charge(-h.cost())
-	if len(h.data) > 0 {
-		c.e.copies.Put(h.data)
-		h.data = nil
-	}
+	c.charge(-len(h.data) - heldOverhead)
 	c.recv.held--
 	if c.loose(&h.segment) {
 		c.recv.heldFence--
@@ -466,5 +448,6 @@ func (c *Conn) releaseOp(now mono.Time, op seqnum.Value) {
 			continue
 		}
 		c.unhold(h)
+		h.data = nil
 	}
 }

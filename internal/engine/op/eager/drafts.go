@@ -1,10 +1,10 @@
 package eager
 
 import (
-	"math/bits"
 	"reflect"
 	"slices"
 
+	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/wire"
 )
 
@@ -14,14 +14,8 @@ const (
 	blockCost = 4
 )
 
-// Classes of drafts: one of class i has 1<<i blocks, the longest the bytes of wire.MaxStaged.
-const classes = 11
-
-// classOf is the class of the shortest draft that holds n bytes.
-func classOf(n int) int { return bits.Len(uint(blocks(uint64(max(n, 1))) - 1)) }
-
 // Price is what a draft of a message of so many bytes is charged: its memory has the length of its class.
-func Price(size uint64) int { return price(classOf(int(size))) }
+func Price(size uint64) int { return price(copies.ClassOf(int(size))) }
 
 func price(class int) int { return draftCost + 1<<class*(Block+blockCost) }
 
@@ -120,7 +114,7 @@ func (x *Drafts) Clear() []*Draft {
 // Draft returns an empty draft of a message of so many bytes. What its bytes are is never shown: Bytes wants a stamp of
 // every block.
 func (p *Pool[O]) Draft(number uint32, size uint64) *Draft {
-	class := classOf(int(size))
+	class := copies.ClassOf(int(size))
 	d := &Draft{}
 	if n := len(p.drafts[class]); n > 0 {
 		d, p.drafts[class] = p.drafts[class][n-1], p.drafts[class][:n-1]
@@ -135,7 +129,7 @@ func (p *Pool[O]) Draft(number uint32, size uint64) *Draft {
 // KeepDraft takes back a draft that is over.
 func (p *Pool[O]) KeepDraft(d *Draft) {
 	if n := Price(d.Size()); p.bytes+n <= MostIdleDrafts {
-		class := classOf(len(d.bytes))
+		class := copies.ClassOf(len(d.bytes))
 		*d = Draft{bytes: d.bytes, stamps: d.stamps}
 		p.drafts[class] = append(p.drafts[class], d)
 		p.bytes += n

@@ -11,6 +11,7 @@ package eager
 import (
 	"math/bits"
 
+	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/engine/queue"
 	"multiedge/internal/wire"
 )
@@ -68,7 +69,7 @@ func (n *numbers) add(i uint32) {
 // Pool is what messages and drafts that ended left, to be used again.
 type Pool[O any] struct {
 	messages []*Message[O]
-	drafts   [classes][]*Draft
+	drafts   [copies.Classes][]*Draft
 	bytes    int // of drafts
 }
 
