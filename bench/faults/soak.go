@@ -109,7 +109,7 @@ func (s *soak) people() {
 }
 
 // every returns the time between samples, round the time between two comparisons of memory.
-func (s *soak) every() time.Duration { return min(max(s.o.Duration/600, time.Second), 10*time.Second) }
+func (s *soak) every() time.Duration { return min(max(s.o.Duration/300, time.Second), 10*time.Second) }
 func (s *soak) round() time.Duration { return min(max(s.o.Duration/60, 5*time.Second), 30*time.Second) }
 
 func (s *soak) loop(show func(*Sample)) {
@@ -143,8 +143,8 @@ func (s *soak) step(show func(*Sample)) {
 	}
 }
 
-// inject starts a random mishap. It restarts daemons only in the first sixth: memory is judged over the second half,
-// and a daemon's stacks and tables take twenty minutes to reach their size.
+// inject starts a random mishap. It restarts daemons only in the first third, so that memory can be judged over the
+// rest.
 func (s *soak) inject() {
 	for {
 		m := &mishaps[s.rng.IntN(len(mishaps))]

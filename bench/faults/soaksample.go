@@ -172,7 +172,7 @@ func SoakFigures(samples []Sample) []figure.Figure {
 		{
 			ID: "soak-held", Title: "What the daemons hold", Legend: hosts,
 			Caption: "Resident memory, descriptors and goroutines over time. Daemons are restarted in the first " +
-				"sixth only.",
+				"third only.",
 			Panels: []figure.Panel{
 				panel("resident memory", "MiB", false,
 					both(func(d *DaemonSample) float64 { return float64(d.Resident) / (1 << 20) })...),

@@ -137,9 +137,13 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	struct sock *s = sock_get(fd);
 	if (s) { /* once more: the kernel knows whether that is right, and the hub when it is connected */
 		bool barred = required && (s->state == PLAIN || s->state == FOREIGN) && mapped(to, n);
+		bool listens = s->state == LISTENING;
+		sock_put(s); /* a connect may take long */
 		int r = barred ? fail_with(ECONNREFUSED) : real.connect(fd, to, n), err = errno;
-		bound_anew(s);
-		sock_put(s);
+		if (listens && (s = sock_get(fd))) {
+			bound_anew(s);
+			sock_put(s);
+		}
 		errno = err;
 		return r;
 	}

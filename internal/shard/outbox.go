@@ -3,6 +3,7 @@ package shard
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
@@ -75,6 +76,12 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 	return true
 }
 
+// Of the messages to one client.
+const (
+	sendsShare = 1000
+	sendsMost  = time.Millisecond
+)
+
 // sends is direct. How long that takes is up to the client, as with a doorbell (ringer): the kernel wakes all that wait
 // for its socket before the call returns. Beyond the client's share the writer sends, for longShare times as long as
 // the latest call took.
@@ -84,7 +91,7 @@ func (o *Outbox) sends(m *ipc.Message) bool {
 		return false
 	}
 	sent := o.direct(m)
-	if took := mono.Now().Sub(from); took > longRing && o.slow.tooMuch(from, took) {
+	if took := mono.Now().Sub(from); took > longRing && o.slow.tooMuch(from, took, sendsShare, sendsMost) {
 		o.until = from.Add(longShare * took)
 	}
 	return sent

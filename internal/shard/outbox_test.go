@@ -186,7 +186,7 @@ func TestOutboxLeavesSlowSockets(t *testing.T) {
 	calls := 0
 	o := NewOutbox(1, func(*ipc.Message) bool {
 		calls++
-		time.Sleep(2 * mostDebt) // in the kernel
+		time.Sleep(2 * sendsMost) // in the kernel
 		return true
 	})
 	for id := range uint64(3) {

@@ -13,8 +13,8 @@ import (
 
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
 // descriptor before the call returns, and a process can wait for one as often as it may have descriptors. Once the long
-// rings of all clients have taken more than a debtShare-th of the time, the client of the latest is rung on a goroutine
-// of its own, for longShare times as long as that took. Few say nothing: frames that the kernel takes in before the
+// rings of all clients have taken more than a ringsShare-th of the time, the client of the latest is rung on a
+// goroutine of its own, for longShare times as long as that took. Few say nothing: frames that the kernel takes in before the
 // call returns, an interrupt, or a hypervisor that takes the processor, count as the thread's own time, a thousandth of
 // all time and more. Where the client shares the core it may run before the call returns, which is no time of the
 // call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it is a system
@@ -61,22 +61,23 @@ const (
 	longShare = 1000
 )
 
-// debt is what long calls took beyond their share of the shard's time.
+// debt is what long calls took beyond their share of the shard's time, one part in share of it.
 type debt struct {
 	owed time.Duration
 	at   mono.Time // as of
 }
 
+// Of the rings of all clients.
 const (
-	debtShare = 100
-	mostDebt  = 5 * time.Millisecond
+	ringsShare = 100
+	ringsMost  = 5 * time.Millisecond
 )
 
-// tooMuch adds a long call, and reports whether more than mostDebt is owed.
-func (d *debt) tooMuch(now mono.Time, took time.Duration) bool {
-	d.owed = max(0, d.owed-now.Sub(d.at)/debtShare) + took
+// tooMuch adds a long call, and reports whether more than most is owed.
+func (d *debt) tooMuch(now mono.Time, took time.Duration, share int, most time.Duration) bool {
+	d.owed = max(0, d.owed-now.Sub(d.at)/time.Duration(share)) + took
 	d.at = now
-	return d.owed > mostDebt
+	return d.owed > most
 }
 
 // ring is the shard's, whose long rings d counts. It returns how many calls it made.
@@ -113,7 +114,7 @@ func (r *ringer) ring(d *debt) (calls uint64) {
 	if from < r.doubt {
 		r.looks++
 		used := min(took, threadTime()-own) // at most what it took: a driver may have changed threads meanwhile
-		if used > longRing && d.tooMuch(from, used) {
+		if used > longRing && d.tooMuch(from, used, ringsShare, ringsMost) {
 			r.long(from, used)
 		}
 	}

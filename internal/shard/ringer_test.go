@@ -107,7 +107,7 @@ func TestRingsWithinTheirShare(t *testing.T) {
 		var d debt
 		first := 0
 		for i := 1; i <= 100 && first == 0; i++ {
-			if d.tooMuch(mono.Time(i)*mono.Time(c.every), c.took) {
+			if d.tooMuch(mono.Time(i)*mono.Time(c.every), c.took, ringsShare, ringsMost) {
 				first = i
 			}
 		}
