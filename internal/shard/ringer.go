@@ -14,11 +14,11 @@ import (
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
 // descriptor before the call returns, and a process can wait for one as often as it may have descriptors. Once the long
 // rings of all clients have taken more than a ringsShare-th of the time, the client of the latest is rung on a
-// goroutine of its own, for longShare times as long as that took. Few say nothing: frames that the kernel takes in before the
-// call returns, an interrupt, or a hypervisor that takes the processor, count as the thread's own time, a thousandth of
-// all time and more. Where the client shares the core it may run before the call returns, which is no time of the
-// call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it is a system
-// call.
+// goroutine of its own, for longShare times as long as that took. Few say nothing: frames that the kernel takes in
+// before the call returns, an interrupt, or a hypervisor that takes the processor, count as the thread's own time, a
+// thousandth of all time and more. Where the client shares the core it may run before the call returns, which is no
+// time of the call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it
+// is a system call.
 type ringer struct {
 	bell    *ipc.Doorbell
 	rings   *ipc.Rings    // for its words
