@@ -13,29 +13,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pair returns the standard library's cipher and this package's, which is the same where processors are not wide
-// (TestWideHere says so).
+// pair returns the standard library's cipher and this package's, which is the same where processors encrypt one block
+// at a time (TestWidthHere says so).
 func pair(t testing.TB, key []byte) (standardOne, ours cipher.AEAD) {
 	t.Helper()
 	return NewStandard(key), New(key)
 }
 
-func TestWideHere(t *testing.T) {
+func TestWidthHere(t *testing.T) {
 	std, ours := pair(t, make([]byte, KeySize))
-	t.Logf("wide: %v, New returns a %T", Wide(), ours)
-	if (fmt.Sprintf("%T", std) == fmt.Sprintf("%T", ours)) == Wide() {
-		t.Errorf("wide is %v, and New returns a %T", Wide(), ours)
+	t.Logf("width %d: New returns a %T", Width(), ours)
+	if (fmt.Sprintf("%T", std) == fmt.Sprintf("%T", ours)) != (Width() == 1) {
+		t.Errorf("the width is %d, and New returns a %T", Width(), ours)
 	}
 }
 
-// TestWithoutWide runs the other tests where the processor's vectors are said to be missing.
-func TestWithoutWide(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run",
-		"^(TestWideHere|TestKnownAnswers|TestInPlace|TestChangedIsRefused|TestMisuse|TestNoAllocations)$", "-test.v")
-	cmd.Env = append(os.Environ(), "GODEBUG=cpu.avx512f=off")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("wide: false")) || !bytes.Contains(out, []byte("PASS: TestMisuse")) {
-		t.Errorf("%v: %s", err, out)
+// TestNarrower runs the other tests where vectors that the processor has are said to be missing.
+func TestNarrower(t *testing.T) {
+	for _, c := range []struct {
+		off  string
+		most int
+	}{{"avx512f", 2}, {"avx2", 1}} {
+		t.Run(c.off, func(t *testing.T) {
+			t.Parallel()
+			width := min(c.most, Width())
+			cmd := exec.Command(os.Args[0], "-test.skip", "^TestNarrower$", "-test.v")
+			cmd.Env = append(os.Environ(), "GODEBUG=cpu."+c.off+"=off")
+			out, err := cmd.CombinedOutput()
+			if err != nil || !bytes.Contains(out, fmt.Appendf(nil, "width %d:", width)) ||
+				!bytes.Contains(out, []byte("PASS: TestMisuse")) {
+				t.Errorf("want width %d: %v: %s", width, err, out)
+			}
+		})
 	}
 }
 
@@ -94,8 +103,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestSameAsStandard seals every length around the turns of 256 bytes, others up to the largest frame, and one whose
-// counter needs three bytes, behind bytes that are kept and at every place within a cache line.
+// TestSameAsStandard seals every length around the turns of 128 and 256 bytes, others up to the largest frame, and one
+// whose counter needs three bytes, behind bytes that are kept and at every place within a cache line.
 func TestSameAsStandard(t *testing.T) {
 	const seed = 1
 	s := newSource(seed)

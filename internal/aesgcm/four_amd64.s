@@ -22,7 +22,7 @@
 //	Z11      hash so far                            Z16-Z26  round keys
 //	X29      the tag's key stream                   Z14, Z27, Z28, Z30, Z31  at hand
 //
-//	AX *wideKey   DI dst   SI src   CX bytes left   R8 additional data   R9 its bytes   R10 nonce   R11 tag
+//	AX *vectorKey   DI dst   SI src   CX bytes left   R8 additional data   R9 its bytes   R10 nonce   R11 tag
 //	R12 powers to hash with   R13 all ones   BX last byte of the first of the next counters
 //	R8, R9, R12 are at hand where they are not these
 //
@@ -92,7 +92,7 @@ DATA ahead<>+240(SB)/8, $0
 DATA ahead<>+248(SB)/8, $0x1000000000000000
 GLOBL ahead<>(SB), RODATA|NOPTR, $256
 
-#define STEPS 192  // offset in wideKey of the steps
+#define STEPS 192  // offset in vectorKey of the steps
 #define POWERS 448 // of the 16th power
 #define LAST 688   // of the first
 #define BEHIND 704 // of what is behind it
@@ -300,7 +300,7 @@ GLOBL ahead<>(SB), RODATA|NOPTR, $256
 	PREFETCHT0 4224(SI) \
 	PREFETCHT0 4288(SI)
 
-// ARGUMENTS are those of seal and open.
+// ARGUMENTS are those of seal4 and open4.
 #define ARGUMENTS \
 	MOVQ k+0(FP), AX       \
 	MOVQ dst+8(FP), DI     \
@@ -420,8 +420,8 @@ GLOBL ahead<>(SB), RODATA|NOPTR, $256
 	VMOVDQU8 C, K3, 128(DI) \
 	VMOVDQU8 D, K4, 192(DI)
 
-// func seal(k *wideKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
-TEXT ·seal(SB), NOSPLIT, $0-64
+// func seal4(k *vectorKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
+TEXT ·seal4(SB), NOSPLIT, $0-64
 	ARGUMENTS
 	BEGIN
 	TESTQ R9, R9
@@ -498,8 +498,8 @@ sealWrap:
 	WRAP
 	JMP sealHash
 
-// func open(k *wideKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
-TEXT ·open(SB), NOSPLIT, $0-64
+// func open4(k *vectorKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
+TEXT ·open4(SB), NOSPLIT, $0-64
 	ARGUMENTS
 	BEGIN
 	TESTQ R9, R9
@@ -564,48 +564,3 @@ openEnd:
 openWrap:
 	WRAP
 	JMP openHash
-
-// func mul(product, a, b *byte)
-TEXT ·mul(SB), NOSPLIT, $0-24
-	MOVQ product+0(FP), DI
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), AX
-	VPBROADCASTQ poly<>(SB), Z15
-	VMOVDQU (SI), X4
-	VMOVDQU (AX), X11
-	MUL(Z4, Z11)
-	REDUCELOW
-	REDUCEHIGH
-	VMOVDQU X10, (DI)
-	VZEROUPPER
-	RET
-
-// NEXTKEY makes round key N of the one before, in X0, with AESKEYGENASSIST's constant.
-#define NEXTKEY(N, CONSTANT) \
-	VAESKEYGENASSIST $CONSTANT, X0, X1 \
-	VPSHUFD          $0xff, X1, X1     \
-	VPSLLDQ          $4, X0, X2        \
-	VPXOR            X2, X0, X0        \
-	VPSLLDQ          $8, X0, X2        \
-	VPXOR            X2, X0, X0        \
-	VPXOR            X1, X0, X0        \
-	VMOVDQU          X0, 16*N(DI)
-
-// func expand(rounds, secret *byte)
-TEXT ·expand(SB), NOSPLIT, $0-16
-	MOVQ    rounds+0(FP), DI
-	MOVQ    secret+8(FP), SI
-	VMOVDQU (SI), X0
-	VMOVDQU X0, (DI)
-	NEXTKEY(1, 0x01)
-	NEXTKEY(2, 0x02)
-	NEXTKEY(3, 0x04)
-	NEXTKEY(4, 0x08)
-	NEXTKEY(5, 0x10)
-	NEXTKEY(6, 0x20)
-	NEXTKEY(7, 0x40)
-	NEXTKEY(8, 0x80)
-	NEXTKEY(9, 0x1b)
-	NEXTKEY(10, 0x36)
-	VZEROUPPER
-	RET
