@@ -94,13 +94,16 @@ func (a *bounceArena) grow(ctx context.Context) bool {
 	select {
 	case a.d.bounceTurn <- struct{}{}:
 		defer func() { <-a.d.bounceTurn }()
+	case b := <-a.free: // another call is done before the one that grows it
+		a.free <- b // which has room for all slots
+		return true
 	case <-ctx.Done():
 		return false
 	}
 	if len(a.free) > 0 {
 		return true
 	}
-	if int(a.made.Load()) == len(a.blocks) {
+	if int(a.made.Load()) == len(a.blocks) || mono.Now() < mono.Time(a.refused.Load()) {
 		return false
 	}
 	if err := a.extend(ctx); err != nil {

@@ -26,7 +26,8 @@
 //	R12 powers to hash with   R13 all ones   BX last byte of the first of the next counters
 //	R8, R9, R12 are at hand where they are not these
 //
-// Every byte of the source is read once: what Open lets out is what it has hashed, whoever else writes there.
+// Every byte of the source is read once: what Open lets out is what it has hashed, whoever else writes there. Registers
+// are cleared at the end, since a signal handler's frame may keep them.
 
 DATA reverse<>+0(SB)/8, $0x08090a0b0c0d0e0f
 DATA reverse<>+8(SB)/8, $0x0001020304050607
@@ -382,7 +383,23 @@ GLOBL ahead<>(SB), RODATA|NOPTR, $256
 	VPSHUFB X12, X10, X10 \
 	VPXORQ  X29, X10, X10 \
 	VMOVDQU X10, (R11)    \
-	VZEROUPPER
+	VPXORQ  Z16, Z16, Z16 \
+	VPXORQ  Z17, Z17, Z17 \
+	VPXORQ  Z18, Z18, Z18 \
+	VPXORQ  Z19, Z19, Z19 \
+	VPXORQ  Z20, Z20, Z20 \
+	VPXORQ  Z21, Z21, Z21 \
+	VPXORQ  Z22, Z22, Z22 \
+	VPXORQ  Z23, Z23, Z23 \
+	VPXORQ  Z24, Z24, Z24 \
+	VPXORQ  Z25, Z25, Z25 \
+	VPXORQ  Z26, Z26, Z26 \
+	VPXORQ  Z27, Z27, Z27 \
+	VPXORQ  Z28, Z28, Z28 \
+	VPXORQ  Z29, Z29, Z29 \
+	VPXORQ  Z30, Z30, Z30 \
+	VPXORQ  Z31, Z31, Z31 \
+	VZEROALL
 
 // TAILPOWERS points R12 at the powers for the CX bytes that are left.
 #define TAILPOWERS \

@@ -39,3 +39,24 @@ func TestNothingBeyondKey(t *testing.T) {
 		}
 	}
 }
+
+// TestEraseVectors fails if a key of vectors, or the standard library's beside it, is kept by Erase.
+func TestEraseVectors(t *testing.T) {
+	if Width() == 1 {
+		return // New returns the standard library's: TestErase
+	}
+	a := New(bytes.Repeat([]byte{1}, KeySize)).(*vectorAEAD)
+	standard := a.standard
+	seal := func() (b []byte) {
+		defer func() { recover() }()
+		return standard.Seal(nil, make([]byte, NonceSize), []byte("text"), nil)
+	}
+	before := seal()
+	Erase(a)
+	if a.key != (vectorKey{}) {
+		t.Error("the key of vectors is still there")
+	}
+	if before == nil || bytes.Equal(seal(), before) {
+		t.Error("the standard library's key beside it is still there")
+	}
+}

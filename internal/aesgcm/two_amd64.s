@@ -15,10 +15,11 @@
 //	Y11      hash so far
 //
 //	AX *vectorKey   DI dst   SI src   CX bytes left   R8 additional data   R9 its bytes   R10 nonce   R11 tag
-//	R12 powers to hash with   BX last byte of the first of the next counters
+//	R12 powers to hash with   BX last byte of the first of the next counters   R13 bytes of additional data
 //	R8, R9, R12, DX are at hand where they are not these
 //
-// Every byte of the source is read once: what Open lets out is what it has hashed, whoever else writes there.
+// Every byte of the source is read once: what Open lets out is what it has hashed, whoever else writes there. Registers
+// are cleared at the end, since a signal handler's frame may keep them.
 
 DATA reverse<>+0(SB)/8, $0x08090a0b0c0d0e0f
 DATA reverse<>+8(SB)/8, $0x0001020304050607
@@ -352,7 +353,7 @@ GLOBL keep<>(SB), RODATA|NOPTR, $256
 	VMOVDQU    X10, (R11)           \
 	VPXOR      X4, X4, X4           \
 	VMOVDQU    X4, STREAM(SP)       \
-	VZEROUPPER
+	VZEROALL
 
 // PRODUCT is that of X4 and X15.
 #define PRODUCT \
@@ -542,7 +543,7 @@ TEXT ·mul(SB), NOSPLIT, $0-24
 	VMOVDQU (AX), X15
 	PRODUCT
 	VMOVDQU X10, (DI)
-	VZEROUPPER
+	VZEROALL
 	RET
 
 // NEXTKEY makes round key N of the one before, in X0, with AESKEYGENASSIST's constant.
@@ -572,7 +573,7 @@ TEXT ·expand(SB), NOSPLIT, $0-16
 	NEXTKEY(8, 0x80)
 	NEXTKEY(9, 0x1b)
 	NEXTKEY(10, 0x36)
-	VZEROUPPER
+	VZEROALL
 	RET
 
 // func leaf7() (ecx uint32)

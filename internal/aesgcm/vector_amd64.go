@@ -79,6 +79,8 @@ func newVector(key []byte, four bool) cipher.AEAD {
 			k.steps[i] = sumOfHalves(k.steps[i-8])
 		}
 	}
+	clear(h[:])
+	clear(first[:])
 	return a
 }
 

@@ -38,6 +38,9 @@ func (e *Endpoint) Holding() Holding {
 	return h
 }
 
+// Overslept reports whether NextTimeout is later than the deadline of a session that is being set up.
+func (e *Endpoint) Overslept() bool { return peering.ProbeOf(&e.nodes).Overslept() }
+
 // Load is the part of Holding that can be had after every event.
 func (e *Endpoint) Load() (h Holding) {
 	for _, s := range e.nodes.Sessions.List {

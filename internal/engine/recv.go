@@ -72,9 +72,12 @@ func (e *Endpoint) handleWhole(now mono.Time, i int, a *frame.Rx) {
 		e.rejected(err)
 		return
 	}
-	switch f.Type {
-	case wire.TypeData:
+	if f.Type == wire.TypeData {
 		e.onPlainData(now, i, src, f)
+		return
+	}
+	e.nodes.Touch()
+	switch f.Type {
 	case wire.TypeHello:
 		e.nodes.OnHello(now, i, src, f.Tail)
 	case wire.TypeInit:
@@ -138,6 +141,7 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src frame.Addr, b []byte) 
 		}
 		return
 	case h.Type == wire.TypeCrypto:
+		e.nodes.Touch()
 		if s.TurnTo(i, src) {
 			e.nodes.OnSealedCrypto(now, s, &h, b)
 		}

@@ -207,6 +207,9 @@ func (r *rig) take(i int) (out []flight) {
 	if n.e.NextTimeout() <= r.now {
 		n.e.HandleTimeout(r.now)
 	}
+	if n.e.Overslept() {
+		r.t.Errorf("node %d looks at its sessions that are being set up too late", i)
+	}
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
 		sent := len(out)
 		for link, f := range n.batch.All() {

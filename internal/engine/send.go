@@ -33,7 +33,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batches) int {
 		e.emitOutbox(now, b)
 	}
 	if e.transmitIdle(now, b) {
-		if len(e.ops.Conns.Users) > 1 && len(e.nodes.Sessions.List) > 1 {
+		if len(e.ops.Conns.Users) > 1 && len(e.nodes.Sessions.Open) > 1 {
 			e.transmitShared(now, b)
 		} else {
 			e.transmitBusy(now, b)
@@ -48,16 +48,15 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batches) int {
 // echoes. They go before the data of other sessions, which may fill every batch, and take at most half of one. It
 // reports whether there may be sessions with data.
 func (e *Endpoint) transmitIdle(now mono.Time, b *Batches) (busy bool) {
-	if e.idleTurn >= len(e.nodes.Sessions.List) {
+	if e.idleTurn >= len(e.nodes.Sessions.Open) {
 		e.idleTurn = 0
 	}
 	first, most := e.idleTurn, (len(b.order)+cap(b.order)+1)/2
-	for k := range e.nodes.Sessions.List {
-		if k += first; k >= len(e.nodes.Sessions.List) {
-			k -= len(e.nodes.Sessions.List)
+	for k := range e.nodes.Sessions.Open {
+		if k += first; k >= len(e.nodes.Sessions.Open) {
+			k -= len(e.nodes.Sessions.Open)
 		}
-		switch s := e.nodes.Sessions.List[k]; {
-		case s.State != peering.SessionOpen:
+		switch s := e.nodes.Sessions.Open[k]; {
 		case s.HasData():
 			busy = true
 		case len(b.order) >= most:
@@ -73,16 +72,16 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batches) (busy bool) {
 // transmitBusy lets the sessions with data send. The session after the first that sent anything begins the next batch,
 // since a batch may have room for one session alone.
 func (e *Endpoint) transmitBusy(now mono.Time, b *Batches) {
-	if e.turn >= len(e.nodes.Sessions.List) {
+	if e.turn >= len(e.nodes.Sessions.Open) {
 		e.turn = 0
 	}
 	first, moved := e.turn, false
-	for k := range e.nodes.Sessions.List {
-		if k += first; k >= len(e.nodes.Sessions.List) {
-			k -= len(e.nodes.Sessions.List)
+	for k := range e.nodes.Sessions.Open {
+		if k += first; k >= len(e.nodes.Sessions.Open) {
+			k -= len(e.nodes.Sessions.Open)
 		}
-		s := e.nodes.Sessions.List[k]
-		if s.State != peering.SessionOpen || !s.HasData() {
+		s := e.nodes.Sessions.Open[k]
+		if !s.HasData() {
 			continue
 		}
 		if s.Ops.Fair.Waiting > 0 {
@@ -100,13 +99,13 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batches) {
 // transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
 // is over (op/fair), with the next batch if this one is full.
 func (e *Endpoint) transmitShared(now mono.Time, b *Batches) {
-	for idle := 0; idle < len(e.nodes.Sessions.List) && !b.full(); e.turn++ {
-		if e.turn >= len(e.nodes.Sessions.List) {
+	for idle := 0; idle < len(e.nodes.Sessions.Open) && !b.full(); e.turn++ {
+		if e.turn >= len(e.nodes.Sessions.Open) {
 			e.turn = 0
 		}
-		s := e.nodes.Sessions.List[e.turn]
+		s := e.nodes.Sessions.Open[e.turn]
 		idle++
-		if s.State != peering.SessionOpen || !s.HasData() {
+		if !s.HasData() {
 			continue
 		}
 		if s.Ops.Fair.Waiting > 0 {

@@ -12,18 +12,19 @@ import (
 )
 
 // ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
-// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. Once the long
-// rings of all clients have taken more than a ringsShare-th of the time, the client of the latest is rung on a
-// goroutine of its own, for longShare times as long as that took. Few say nothing: frames that the kernel takes in
-// before the call returns, an interrupt, or a hypervisor that takes the processor, count as the thread's own time, a
-// thousandth of all time and more. Where the client shares the core it may run before the call returns, which is no
-// time of the call's: after one that seemed long the thread's own time counts, for longShare times as long: to read it
-// is a system call.
+// descriptor before the call returns, and a process can wait for one as often as it may have descriptors. A client
+// whose long rings have taken more than a longShare-th of the time, while those of all clients have taken more than a
+// ringsShare-th, is rung on a goroutine of its own, for longShare times as long as the latest took. Few say nothing:
+// frames that the kernel takes in before the call returns, an interrupt, or a hypervisor that takes the processor,
+// count as the thread's own time, a thousandth of all time and more. Where the client shares the core it may run
+// before the call returns, which is no time of the call's: after one that seemed long the thread's own time counts,
+// for longShare times as long: to read it is a system call. So one in that time counts for nothing.
 type ringer struct {
 	bell    *ipc.Doorbell
 	rings   *ipc.Rings    // for its words
 	owed    owed          // what the next ring is
 	doubt   mono.Time     // until then the thread's own time counts: a ring seemed long
+	slow    debt          // of the client's own long rings
 	shares  bool          // the client seems to run on the shard's core
 	waits   bool          // among clientSet.bells
 	due     bool          // among clientSet.due
@@ -67,9 +68,9 @@ type debt struct {
 	at   mono.Time // as of
 }
 
-// Of the rings of all clients.
 const (
-	ringsShare = 100
+	longMost   = time.Millisecond // of one client's rings
+	ringsShare = 100              // of all clients'
 	ringsMost  = 5 * time.Millisecond
 )
 
@@ -80,8 +81,17 @@ func (d *debt) tooMuch(now mono.Time, took time.Duration, share int, most time.D
 	return d.owed > most
 }
 
-// ring is the shard's, whose long rings d counts. It returns how many calls it made.
-func (r *ringer) ring(d *debt) (calls uint64) {
+// tooLong adds a long ring, and reports whether it was too much both for the client and for all, whose debt is all.
+// The latter has a bound, so that one client's worst ring does not count against the others for long.
+func (r *ringer) tooLong(now mono.Time, took time.Duration, all *debt) bool {
+	mine := r.slow.tooMuch(now, took, longShare, longMost)
+	together := all.tooMuch(now, took, ringsShare, ringsMost)
+	all.owed = min(all.owed, 2*ringsMost)
+	return mine && together
+}
+
+// ring is the shard's, whose long rings all counts. It returns how many calls it made.
+func (r *ringer) ring(all *debt) (calls uint64) {
 	o := r.owed
 	r.owed = owed{}
 	from := mono.Now()
@@ -114,7 +124,7 @@ func (r *ringer) ring(d *debt) (calls uint64) {
 	if from < r.doubt {
 		r.looks++
 		used := min(took, threadTime()-own) // at most what it took: a driver may have changed threads meanwhile
-		if used > longRing && d.tooMuch(from, used, ringsShare, ringsMost) {
+		if used > longRing && r.tooLong(from, used, all) {
 			r.long(from, used)
 		}
 	}

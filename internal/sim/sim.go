@@ -273,6 +273,9 @@ func (w *World) Step() (bool, error) {
 	for _, n := range w.Nodes {
 		if !n.Down {
 			next = min(next, n.E.NextTimeout())
+			if n.E.Overslept() {
+				w.fault("host %d looks at its sessions that are being set up too late", n.Index)
+			}
 		}
 	}
 	w.handled = nil

@@ -94,9 +94,11 @@ type peerTable struct {
 	shards int // the most that a node we know of has
 }
 
-// sessionTable is every session. One that is not dead is in list and in byNumber.
+// sessionTable is every session. One that is not dead is in List and in ByNumber.
 type sessionTable struct {
 	List      []*Session
+	Open      []*Session // those of List that are open
+	waitAt    mono.Time  // the earliest deadline of the others; 0: look again
 	ByNumber  map[uint32]*Session
 	LastFound *Session
 	muted     bool // muteTo of a session is set
@@ -179,11 +181,33 @@ func (e *Endpoint) NextTimeout() mono.Time {
 	if len(e.Outbox) > 0 && e.setupWaits() {
 		return 0
 	}
-	t := min(e.hellos.helloAt, e.shakes.eraseAt, e.ops.NextTimeout())
-	for _, s := range e.Sessions.List {
+	t := min(e.hellos.helloAt, e.shakes.eraseAt, e.ops.NextTimeout(), e.Sessions.nextWait())
+	for _, s := range e.Sessions.Open {
 		t = min(t, s.nextTimeout())
 	}
 	return t
+}
+
+// Touch says that the deadline of a session that is not open may have changed. Strangers may keep a hundred of these
+// half open, and frames with data, for which every iteration asks, change none.
+func (e *Endpoint) Touch() { e.Sessions.waitAt = 0 }
+
+// nextWait is the earliest deadline of the sessions that are not open.
+func (t *sessionTable) nextWait() mono.Time {
+	if t.waitAt == 0 {
+		t.waitAt = t.earliestWait()
+	}
+	return t.waitAt
+}
+
+func (t *sessionTable) earliestWait() mono.Time {
+	at := mono.Never
+	for _, s := range t.List {
+		if s.State != SessionOpen {
+			at = min(at, s.nextTimeout())
+		}
+	}
+	return at
 }
 
 // stoppedFor is a gap between two runs of the timers after which silence is blamed on ourselves: the process was
@@ -220,17 +244,26 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 		e.hellos.helloAt = now.Add(e.hellos.helloGap)
 		e.hellos.helloGap = min(2*e.hellos.helloGap, e.cfg.HelloTime)
 	}
-	for i := 0; i < len(e.Sessions.List); i++ {
-		if s := e.Sessions.List[i]; now >= s.nextTimeout() {
-			s.handleTimeout(now)
-			if s.State == sessionDead {
-				i--
-			}
-		}
+	if now >= e.Sessions.nextWait() {
+		e.Touch()
+		handleTimeouts(now, &e.Sessions.List)
+	} else {
+		handleTimeouts(now, &e.Sessions.Open)
 	}
 	e.expireDials(now)
 	if now >= e.shakes.eraseAt {
 		e.eraseRetired(now)
+	}
+}
+
+// handleTimeouts runs the timers of sessions. Those that die leave the list.
+func handleTimeouts(now mono.Time, list *[]*Session) {
+	for i := 0; i < len(*list); i++ {
+		if s := (*list)[i]; now >= s.nextTimeout() {
+			if s.handleTimeout(now); s.State == sessionDead {
+				i--
+			}
+		}
 	}
 }
 

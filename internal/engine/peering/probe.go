@@ -28,6 +28,12 @@ func (p Probe) Kept() Kept {
 	return k
 }
 
+// Overslept reports whether NextTimeout is later than the deadline of a session that is not open.
+func (p Probe) Overslept() bool {
+	t := &p.e.Sessions
+	return t.waitAt > t.earliestWait()
+}
+
 // SessionInfo is what tests see of a session.
 type SessionInfo struct {
 	Local, Remote uint32

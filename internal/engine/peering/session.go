@@ -79,6 +79,7 @@ func (e *Endpoint) newSession(now mono.Time, p *peer, scheduler string) *Session
 	s.Paths.Init(e.net, &p.Links, sc, path.Owner{Acked: s.onAcked, Lost: s.onLost, Changed: s.pathChanged})
 	s.renumber()
 	e.Sessions.List = append(e.Sessions.List, s)
+	e.Touch()
 	return s
 }
 
@@ -337,6 +338,7 @@ func (e *Endpoint) OnInitAck(now mono.Time, i int, src frame.Addr, number uint32
 
 func (s *Session) open(now mono.Time) {
 	s.State, s.opened, s.Ops.Open = SessionOpen, now, true
+	s.e.Sessions.Open = append(s.e.Sessions.Open, s)
 	s.LastHeard, s.setup.initAt = now, mono.Never
 	s.PeerLinks.News = 0
 	if s.Trust.Sealer != nil {
@@ -439,10 +441,9 @@ func (e *Endpoint) forgetSession(s *Session) {
 	if e.Sessions.LastFound == s {
 		e.Sessions.LastFound = nil
 	}
-	for i, o := range e.Sessions.List {
-		if o == s {
-			e.Sessions.List = slices.Delete(e.Sessions.List, i, i+1)
-			break
+	for _, list := range [...]*[]*Session{&e.Sessions.List, &e.Sessions.Open} {
+		if i := slices.Index(*list, s); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
 		}
 	}
 	if s.Peer.session == s {

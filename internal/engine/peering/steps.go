@@ -166,6 +166,7 @@ func (st *Step) taken() {
 
 // Stepped takes the result of a step.
 func (e *Endpoint) Stepped(now mono.Time, st *Step) {
+	e.Touch()
 	switch {
 	case st.h != nil:
 		st.s.computed(now, st)
