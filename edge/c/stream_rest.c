@@ -82,7 +82,6 @@ int edge_stream_rest(edge_stream *s, int begins)
 		stream_aim(s, 0); /* nobody waits for it on a word */
 		s->out.shut = s->rest.asked = true;
 		s->rest.begins = begins;
-		stream_await(s, true);
 		stream_advance(s);
 	}
 	return leave(s->d, err);
@@ -94,8 +93,6 @@ int edge_stream_resting(edge_stream *s)
 	int err = stream_end(s);
 	if (err == 0)
 		err = may_begin(s) || waits(s) ? 0 : EDGE_ERR_AGAIN;
-	if (err == 0)
-		stream_await(s, false);
 	return leave(s->d, err);
 }
 

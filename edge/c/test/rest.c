@@ -129,6 +129,33 @@ static void no_rest(edge_stream *x, edge_stream *y)
 	edge_stream_close(y, -1);
 }
 
+/* A stream that rests needs no operation to end: those that do, of others too, do not wake the program. */
+static void wakes_nobody(edge_stream *x, edge_stream *y, edge_stream *other)
+{
+	int slept = 0, woken = 0;
+	OK(edge_stream_rest(x, 1));
+	UNTIL(edge_stream_events(y) & POLLRDHUP);
+	while (slept < 20) {
+		struct pollfd p = { .fd = edge_device_fd(a), .events = POLLIN };
+		for (int still = 0; still < 3; still++) { /* what was said before is over */
+			while (edge_device_poll(a), !edge_device_arm(a))
+				;
+			if (poll(&p, 1, 10) > 0)
+				still = -1;
+		}
+		edge_device_poll(a);
+		IS(edge_stream_write(other, "!", 1, 0), 1);
+		if (!edge_device_arm(a))
+			continue; /* the daemon was quick */
+		slept++;
+		woken += poll(&p, 1, 10) > 0;
+	}
+	if (woken > slept / 2) /* a timer may, now and then */
+		die(__FILE__, __LINE__, "operations wake the program", woken);
+	edge_stream_close(x, -1);
+	edge_stream_close(y, -1);
+}
+
 /* Somebody whose stream is a plain connection says any of these by notifications; the last one is wrong. */
 static const struct lie { const char *what; uint32_t says[4], sizes[4]; int n; bool rests; } lies[] = {
 	{ "rests before the end", { 3u << 30 }, { 0 }, 1, false },
@@ -185,7 +212,7 @@ static void lie(const char *service, const struct lie *of)
 
 int main(int argc, char **argv)
 {
-	edge_stream *x, *y;
+	edge_stream *x, *y, *third, *fourth;
 	CHECK(argc == 2);
 	edge_config cfg = { .size = sizeof cfg, .queue_depth = 64, .receive_buffer = RING, .send_buffer = RING };
 	OK(edge_open(&a, &cfg, WAIT));
@@ -194,6 +221,9 @@ int main(int argc, char **argv)
 	one_after_the_other(x, y);
 	speechless(x, y);
 	no_rest(x, y);
+	join(argv[1], &x, &y);
+	join(argv[1], &third, &fourth);
+	wakes_nobody(x, y, third);
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
 		lie(argv[1], &lies[i]);
 	edge_device_close(a, WAIT);
