@@ -29,7 +29,7 @@ type ringer struct {
 	waits   bool          // among clientSet.bells
 	due     bool          // among clientSet.due
 	polls   bool          // there since it was given something while it polled
-	took    bool          // it took what it was given, and was not seen to wait since
+	took    bool          // it took what it was given, or submitted something, and was not seen to wait since
 	held    mono.Time     // until when it is left alone with what it was given (ABI A8.8); zero: it is not
 	listed  bool          // among heldSet.list
 	overdue bool          // it is to be left alone no longer

@@ -208,8 +208,8 @@ func (s *Shard) work() (sleep bool) {
 		if worked && !polls && !s.clients.told {
 			continue
 		}
-		polling, working := s.clientsPoll()
-		switch s.idle.wait.idle(now, polling, working, due || s.clients.told) {
+		polling, working, here := s.clientsPoll()
+		switch s.idle.wait.idle(now, polling, working, here, due || s.clients.told) {
 		case actPoll:
 			now = mono.Now()
 		case actYield:
@@ -343,9 +343,10 @@ func (s *Shard) pulse(now mono.Time) {
 	}
 }
 
-// clientsPoll reports whether some client has said that it polls, and whether another works: it has taken what it was
-// given, and neither polls nor sleeps since.
-func (s *Shard) clientsPoll() (polling, working bool) {
+// clientsPoll reports whether some client has said that it polls, whether another works, and whether such a one seems
+// to run on the shard's core: it has taken what it was given, or submitted something, and neither polls nor sleeps
+// since.
+func (s *Shard) clientsPoll() (polling, working, here bool) {
 	for _, c := range s.clients.list {
 		switch {
 		case c == nil || c.rings == nil:
@@ -353,11 +354,11 @@ func (s *Shard) clientsPoll() (polling, working bool) {
 			polling, c.ring.took = true, false
 		case c.ring.took:
 			if c.ring.took = !c.rings.ClientAsleep(); c.ring.took {
-				working = true
+				working, here = true, here || c.ring.shares
 			}
 		}
 	}
-	return polling, working
+	return polling, working, here
 }
 
 // Start starts the shard's thread and adds it to a group, which waits for its end. The kernel's scheduler places it on

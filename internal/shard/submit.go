@@ -106,6 +106,7 @@ func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 		}
 		more = more && c.taken.next == want
 	}
+	c.ring.took = c.ring.took || work > 0
 	if len(c.delivery.notify) > 0 {
 		work += s.deliver(c)
 	}

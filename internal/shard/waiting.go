@@ -20,6 +20,8 @@ import (
 //     or such a yield was longer than these switches, so that somebody works here, the shard yields more often;
 //   - yield often after a request of a client's was served: the goroutine that waited for that goes on, or serves the
 //     next one, and on a single core it would have to wait until the shard has polled in vain;
+//   - yield often while a client works that runs on this core: the shard was woken in its midst, by its doorbell or by
+//     a frame, and polling keeps the core from it;
 //   - when a yield took long another thread needs the core: stop yielding for a while, and sleep.
 const defaultSpin = 50 * time.Microsecond
 
@@ -47,10 +49,10 @@ type waiter struct {
 
 // idle is asked after an iteration that found nothing, or something for a client that polls. due says that a client has
 // to run: it was given something that it polls for, or woken; polling that some client polls; working that another has
-// run, and neither polls nor sleeps since.
-func (w *waiter) idle(now mono.Time, polling, working, due bool) action {
+// run, and neither polls nor sleeps since; here that it did on this core.
+func (w *waiter) idle(now mono.Time, polling, working, here, due bool) action {
 	serving := now.Sub(w.served) < servedTime
-	waits := polling || due || serving
+	waits := polling || due || serving || here
 	contended := w.core.At(now)
 	looks := looksFor
 	if working || serving || now < w.beside {

@@ -51,7 +51,7 @@ func TestWaitPolicy(t *testing.T) {
 				w.core.Yielded(now.Add(-tc.slowAgo), 300*us)
 			}
 			w.core.Yielded(now.Add(-time.Second), 199*us) // quick enough: never counts
-			if got := w.idle(now, tc.polling, false, tc.due); got != tc.want {
+			if got := w.idle(now, tc.polling, false, false, tc.due); got != tc.want {
 				t.Fatalf("idle = %d, want %d", got, tc.want)
 			}
 			// One that works gets this core, if it needs that, where a client polls that does not.
@@ -59,7 +59,7 @@ func TestWaitPolicy(t *testing.T) {
 			if tc.polling && want == actPoll && tc.slowAgo == 0 {
 				want = actYield
 			}
-			if got := w.idle(now, tc.polling, true, tc.due); got != want {
+			if got := w.idle(now, tc.polling, true, false, tc.due); got != want {
 				t.Fatalf("while another client works idle = %d, want %d", got, want)
 			}
 		})
@@ -83,8 +83,34 @@ func TestShardGivesWayToWhoWorksBeside(t *testing.T) {
 		w.gaveWay(start, c.took)
 		now := start.Add(c.later + looksBeside)
 		w.lastWork, w.yielded = now, now.Add(-looksBeside)
-		if got := w.idle(now, true, false, false); got != c.want {
+		if got := w.idle(now, true, false, false, false); got != c.want {
 			t.Errorf("%v after a yield of %v: %d, want %d", c.later, c.took, got, c.want)
+		}
+	}
+}
+
+// A client that works on this core gets it, though none polls: the shard was woken in its midst.
+func TestShardGivesWayToWhoWorksHere(t *testing.T) {
+	start := mono.Time(time.Hour)
+	for _, c := range []struct {
+		here   bool
+		looked time.Duration
+		slow   bool
+		want   action
+	}{
+		{true, looksBeside, false, actYield},
+		{true, looksBeside - 1, false, actPoll},
+		{true, looksBeside, true, actBlock},
+		{false, time.Hour, false, actPoll},
+		{false, time.Hour, true, actPoll},
+	} {
+		w := waiter{mode: "adaptive", spin: idle.Patience{Base: defaultSpin}}
+		w.lastWork, w.yielded = start, start.Add(-c.looked)
+		if c.slow {
+			w.core.Yielded(start, time.Hour)
+		}
+		if got := w.idle(start, false, true, c.here, false); got != c.want {
+			t.Errorf("here %v, %v after a yield, contended %v: %d, want %d", c.here, c.looked, c.slow, got, c.want)
 		}
 	}
 }
@@ -103,7 +129,7 @@ func TestShardGivesWayToWhoServesRequests(t *testing.T) {
 	} {
 		w := waiter{mode: "adaptive", spin: idle.Patience{Base: defaultSpin}}
 		w.lastWork, w.served, w.yielded = start, start.Add(-c.ago), start.Add(-c.looked)
-		if got := w.idle(start, false, false, false); got != c.want {
+		if got := w.idle(start, false, false, false, false); got != c.want {
 			t.Errorf("%v after a request, %v after a yield: %d, want %d", c.ago, c.looked, got, c.want)
 		}
 	}

@@ -164,16 +164,22 @@ func TestShardGivesWayToPollersThatHaveSomething(t *testing.T) {
 	}
 }
 
-// A client works from when it took what it was given until it polls or sleeps.
+// A client works from when it took what it was given, or submitted something, until it polls or sleeps.
 func TestClientsThatWork(t *testing.T) {
 	s := unstarted(t, still(t))
 	defer s.Shutdown()
 	c, other := newSleeper(t, s), newSleeper(t, s)
+	entries := c.rings.SubmitProducer()
 	check := func(what string, wantPolling, wantWorking bool) {
 		t.Helper()
 		s.stillDue(c.ring.rung, 0)
-		if polling, working := s.clientsPoll(); polling != wantPolling || working != wantWorking {
-			t.Errorf("%s: polling %v, working %v, want %v, %v", what, polling, working, wantPolling, wantWorking)
+		for _, c.ring.shares = range []bool{true, false} {
+			polling, working, here := s.clientsPoll()
+			wantHere := wantWorking && c.ring.shares
+			if polling != wantPolling || working != wantWorking || here != wantHere {
+				t.Errorf("%s: polling %v, working %v, on this core %v, want %v, %v, %v", what, polling, working, here,
+					wantPolling, wantWorking, wantHere)
+			}
 		}
 	}
 	check("nobody was given anything", false, false)
@@ -195,5 +201,16 @@ func TestClientsThatWork(t *testing.T) {
 		c.rings.SetClientPolling(ipc.NotPolling)
 		c.rings.SetClientAsleep(false)
 		check("it does something of its own", false, false)
+		if _, err := entries.Room(); err != nil {
+			t.Fatal(err)
+		}
+		entries.Put(&ipc.SQE{Op: ipc.OpCredit, Imm: 1})
+		entries.Publish()
+		s.drainClients(mono.Now())
+		check("it submitted something", false, true)
+		waits()
+		check("and waits", polls, false)
+		c.rings.SetClientPolling(ipc.NotPolling)
+		c.rings.SetClientAsleep(false)
 	}
 }
