@@ -70,6 +70,7 @@ struct streams {
 	struct job ahead;   /* registers one; an obj: it runs */
 	edge_stream *heir;  /* waits for that */
 	uint32_t nspare, nstreams;
+	uint32_t nfurnished; /* of nstreams: that have memory */
 	edge_stream *lingering, *ended; /* closed by the program: on their way out; to be freed */
 	int64_t linger_due;
 };

@@ -32,6 +32,7 @@ static void take(edge_stream *s, edge_region *r)
 	s->region = r;
 	s->ring = in != 0 ? in : out != 0 ? size - out : size / 2;
 	s->out.size = size - s->ring;
+	s->d->streams->nfurnished++;
 }
 
 /* Clears what the peer wrote into the ring, so that another one that lies about positions has nobody else's bytes read.
@@ -50,6 +51,7 @@ void memory_keep(edge_stream *s)
 {
 	edge_device *d = s->d;
 	edge_region *r = s->region;
+	d->streams->nfurnished -= r != NULL;
 	if (r != NULL && d->streams->nspare < SPARE && r->epoch == d->epoch && d->attached && d->dead == 0) {
 		wipe(s);
 		r->next = d->streams->spare;
@@ -123,14 +125,14 @@ static void reserved(edge_device *d, struct job *j, int err)
 	}
 }
 
-/* Registers memory for the next stream, unless there is some. For the first one less: many processes have one stream,
- * or none yet, and it is soonest there. */
+/* Registers memory for the next stream, unless there is some. For the first one, which may be dialled already, less:
+ * many processes have one stream, or none yet, and it is soonest there. */
 static void reserve(edge_device *d)
 {
 	struct streams *x = d->streams;
 	if (x->spare != NULL || x->ahead.obj != NULL || d->dead != 0 || !d->attached)
 		return;
-	edge_region *r = region_new(d, x->nstreams == 0 ? memory_size(d, LATER) : next_size(d, x->nstreams), DAEMONS);
+	edge_region *r = region_new(d, x->nfurnished == 0 ? memory_size(d, LATER) : next_size(d, x->nstreams), DAEMONS);
 	if (r == NULL)
 		return;
 	x->ahead = (struct job){ .region = r, .memfd = region_make(r), .fn = reserved, .obj = x };

@@ -210,6 +210,37 @@ static void lie(const char *service, const struct lie *of)
 	UNTIL(edge_region_close(mem) == 0);
 }
 
+/* Memory in advance of a first stream is short, though that is dialled already, and that of the next one long. */
+static void ahead(const char *service)
+{
+	enum { SHORT = 512 << 10, LONG = 2 << 20 };
+	static char bytes[SHORT];
+	edge_listener *l;
+	edge_stream *ends[2][2];
+	OK(edge_stream_listen(b, service, 0, &l, WAIT));
+	for (int i = 0; i < 2; i++) {
+		edge_stream *x, *y;
+		size_t ring = i == 0 ? SHORT : LONG, sent = 0;
+		OK(edge_stream_dial_start(a, edge_device_name(b), service, NULL, &x, WAIT));
+		edge_stream_reserve(a);
+		UNTIL(edge_stream_accept(l, &y, 0) == 0);
+		UNTIL(edge_stream_wait(x, 0) == 0);
+		while (sent < ring) {
+			ssize_t n = edge_stream_write(y, bytes, sizeof bytes, 0);
+			CHECK(n > 0 || n == EDGE_ERR_AGAIN);
+			sent += n > 0 ? (size_t)n : 0;
+			look();
+		}
+		IS((int)sent, (int)ring);
+		IS(edge_stream_write(y, bytes, 1, 0), EDGE_ERR_AGAIN);
+		ends[i][0] = x;
+		ends[i][1] = y;
+	}
+	for (int i = 0; i < 4; i++)
+		edge_stream_close(ends[i / 2][i % 2], 0);
+	edge_listener_close(l);
+}
+
 int main(int argc, char **argv)
 {
 	edge_stream *x, *y, *third, *fourth;
@@ -224,8 +255,16 @@ int main(int argc, char **argv)
 	join(argv[1], &x, &y);
 	join(argv[1], &third, &fourth);
 	wakes_nobody(x, y, third);
+	edge_stream_close(third, 0);
+	edge_stream_close(fourth, 0);
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
 		lie(argv[1], &lies[i]);
+	edge_device_close(a, WAIT);
+	edge_device_close(b, WAIT);
+	cfg = (edge_config){ .size = sizeof cfg };
+	OK(edge_open(&a, &cfg, WAIT));
+	OK(edge_open(&b, &cfg, WAIT));
+	ahead(argv[1]);
 	edge_device_close(a, WAIT);
 	edge_device_close(b, WAIT);
 	return 0;
