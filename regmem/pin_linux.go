@@ -1,10 +1,9 @@
 package regmem
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,14 +68,13 @@ func pinError(need uint64, err error) error {
 
 // procBytes reads a line "name: value kB" of a file in /proc.
 func procBytes(file, name string) (bytes uint64, ok bool) {
-	f, err := os.Open(file)
+	text, err := readText(file)
 	if err != nil {
 		return 0, false
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for line := range strings.Lines(text) {
 		var label, unit string
-		n, _ := fmt.Sscanf(s.Text(), "%s %d %s", &label, &bytes, &unit)
+		n, _ := fmt.Sscanf(line, "%s %d %s", &label, &bytes, &unit)
 		if n == 3 && label == name && unit == "kB" {
 			return bytes << 10, true
 		}

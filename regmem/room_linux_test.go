@@ -1,7 +1,11 @@
 package regmem
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -64,5 +68,24 @@ func TestReserveUnlooked(t *testing.T) {
 		if got := unlooked(); got != c.want {
 			t.Errorf("%d bytes free, %d promised: %d may be granted, want %d", c.free, c.promised, got, c.want)
 		}
+	}
+}
+
+// A file of the kernel's is read to its end, whatever its length.
+func TestReadText(t *testing.T) {
+	for _, n := range []int{0, 1, 1023, 1024, 1025, 100_000} {
+		file, want := filepath.Join(t.TempDir(), "file"), bytes.Repeat([]byte("abc"), n/3+1)[:n]
+		if err := os.WriteFile(file, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readText(file); err != nil || got != string(want) {
+			t.Errorf("of %d bytes it reads %d, %v", n, len(got), err)
+		}
+	}
+	if _, err := readText("/proc/self/nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := readText("/proc/self"); err == nil {
+		t.Error("a folder is read")
 	}
 }
