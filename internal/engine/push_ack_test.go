@@ -94,6 +94,8 @@ func testPushes(t *testing.T, sealed bool) {
 	p.lone("after quick answers", 2)
 	p.answered(15*time.Microsecond, 20)
 	p.lone("after slower answers", 2)
+	p.answered(25*time.Microsecond, 20) // as of a program for which its daemon's core changes twice
+	p.lone("after answers that take two switches", 2)
 	p.answered(40*time.Microsecond, 50) // too slow to be waited for
 	p.lone("after answers that were too slow", 1)
 	p.think()

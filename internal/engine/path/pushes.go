@@ -20,11 +20,16 @@ type Pushes struct {
 	turn    uint8     // one in so many waits to see whether others come
 }
 
-// PushDelay is how long it may wait: long enough for an application that polls to answer. For one that has to be woken
-// it is not worth waiting: the acknowledgement gets its peer's core up meanwhile.
-const PushDelay = 20 * time.Microsecond
-
 const (
+	// PushDelay is how long it may wait for others that share it.
+	PushDelay = 20 * time.Microsecond
+
+	// AnswerDelay is how long it may wait for an answer: long enough for an application that polls on its daemon's
+	// core, which takes two switches of up to 5 us each. One that leaves alone meanwhile costs more than its frame:
+	// it delays the application, and so the answers, which then seem too slow to be waited for. For an application
+	// that has to be woken it is not worth waiting: the acknowledgement gets its peer's core up meanwhile.
+	AnswerDelay = 30 * time.Microsecond
+
 	fewAnswers    = 2                    // in a row are reason to wait
 	closeTogether = 3 * time.Microsecond // sooner than anybody could have seen an acknowledgement and sent again
 	crowdMost     = 4
@@ -33,7 +38,7 @@ const (
 // Arrived is told of each frame with PUSH, and returns how long its acknowledgement may wait.
 func (p *Pushes) Arrived(now mono.Time) time.Duration {
 	since := now.Sub(p.Last)
-	if p.open && since > PushDelay {
+	if p.open && since > AnswerDelay {
 		p.answers = 0
 	}
 	if since < closeTogether || p.held > 0 {
@@ -41,10 +46,14 @@ func (p *Pushes) Arrived(now mono.Time) time.Duration {
 	}
 	p.Last, p.open = now, true
 	p.turn++
-	if p.answers < fewAnswers && p.crowd == 0 && p.turn != 0 {
+	answered := p.answers == fewAnswers
+	if !answered && p.crowd == 0 && p.turn != 0 {
 		return 0
 	}
 	p.held = min(p.held+1, 2)
+	if answered {
+		return AnswerDelay
+	}
 	return PushDelay
 }
 
@@ -66,7 +75,7 @@ func (p *Pushes) Left(now mono.Time) {
 		return
 	}
 	p.open = false
-	if now.Sub(p.Last) > PushDelay {
+	if now.Sub(p.Last) > AnswerDelay {
 		p.answers = 0
 	} else if p.answers < fewAnswers {
 		p.answers++

@@ -28,8 +28,13 @@ func TestPushesWaitForAnswers(t *testing.T) {
 	for range fewAnswers {
 		round(5 * time.Microsecond)
 	}
-	if wait := round(5 * time.Microsecond); wait != PushDelay {
-		t.Errorf("after answers: %v", wait)
+	for _, after := range []time.Duration{5 * time.Microsecond, 25 * time.Microsecond} {
+		if wait := round(after); wait != AnswerDelay {
+			t.Errorf("after answers, and before one that takes %v: %v", after, wait)
+		}
+	}
+	if wait := round(5 * time.Microsecond); wait != AnswerDelay {
+		t.Errorf("after a slow answer: %v", wait)
 	}
 	round(0) // in vain
 	if wait := round(0); wait != 0 {
