@@ -292,8 +292,10 @@ void give_way(void)
 		;
 	else if (was_alone || edge_device_linger(lib.dev))
 		yield();
-	else if ((naps = edge_device_arm(lib.dev)))
+	else if ((naps = edge_device_arm(lib.dev))) {
 		ppoll(&p, 1, &nap, NULL);
+		edge_device_poll(lib.dev); /* nobody sleeps there now: who took completions would wake us */
+	}
 	lock();
 	ended = naps ? end : ended;
 	watching = false;

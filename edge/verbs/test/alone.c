@@ -1,6 +1,6 @@
 /*
  * alone TEST: what one program with one host can show of libibverbs: fork, memory, itself, deep, events, signals,
- * cancel, gone, polls, late. Each is described at its function.
+ * cancel, gone, polls, naps, late. Each is described at its function.
  */
 #include <dlfcn.h>
 #include <linux/seccomp.h>
@@ -15,6 +15,7 @@
 #include <sys/un.h>
 
 #include "ends.h"
+#include "naps.h"
 #include "scarce.h"
 
 /* After fork neither side sees what the other does to its heap, registered or not. */
@@ -403,17 +404,6 @@ static int signals(void)
 	return 0;
 }
 
-static _Atomic bool cancels;
-/* In the library's call of write its thread is cancelled: libc's own is a point of cancellation. */
-ssize_t write(int fd, const void *p, size_t n)
-{
-	if (atomic_exchange(&cancels, false)) {
-		pthread_cancel(pthread_self());
-		pthread_testcancel();
-	}
-	return syscall(SYS_write, fd, p, n);
-}
-
 static void *arms(void *cq)
 {
 	cancels = true;
@@ -589,12 +579,12 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } tests[] = { { "fork", forks }, { "memory", memory },
 		{ "itself", itself }, { "deep", deep }, { "events", events }, { "signals", signals },
-		{ "cancel", cancel }, { "gone", gone },
-		{ "polls", polls }, { "late", late } };
+		{ "cancel", cancel }, { "gone", gone }, { "polls", polls }, { "naps", naps }, { "late", late } };
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].run();
-	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | cancel | gone | polls | late\n");
+	fprintf(stderr, "usage: alone fork | memory | itself | deep | events | signals | cancel | gone | polls | naps | "
+	        "late\n");
 	return 2;
 }

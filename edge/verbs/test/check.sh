@@ -177,7 +177,7 @@ wait $callers || fail "stranger call"
 wait $server || fail "stranger take"
 echo "datagrams of strangers: ok"
 
-for test in fork memory itself deep events signals cancel gone polls; do
+for test in fork memory itself deep events signals cancel gone polls naps; do
 	A timeout 150 "$OUT/alone" $test || fail "alone $test"
 done
 A timeout 60 "$OUT/unload" || fail "unload"
