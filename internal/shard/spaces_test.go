@@ -102,11 +102,11 @@ func TestSpacesEndAlike(t *testing.T) {
 				for _, r := range regions {
 					s.spaces.starving.add(1, r.Back.(*regmem.Space))
 				}
-				began := mono.Now()
+				began := threadTime() // others may take the processor meanwhile
 				for _, r := range regions[len(regions)-ends:] {
 					s.dropSpace(now, r)
 				}
-				if d := mono.Now().Sub(began); least == 0 || d < least {
+				if d := threadTime() - began; least == 0 || d < least {
 					least = d
 				}
 				for _, r := range regions[:len(regions)-ends] {
