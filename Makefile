@@ -1,5 +1,5 @@
-# The commands people type. Everything is Go: no other tool is needed, but for promtool by make rules, and a C compiler
-# by the targets that end in -c.
+# The commands people type. Everything is Go: no other tool is needed, but for promtool by make rules, nft by make
+# faults, and a C compiler by the targets that end in -c.
 
 GO    ?= go
 SEEDS ?= 20000
