@@ -76,7 +76,7 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 	return true
 }
 
-// Of the messages to one client.
+// Long sends to one client may take one part in sendsShare of the time, and sendsMost at once.
 const (
 	sendsShare = 1000
 	sendsMost  = time.Millisecond
